@@ -15,12 +15,26 @@ if(NOT BRAID_VERBS_INCLUDE)
 		"(scripts/setup does it)")
 endif()
 
-# Static, so that a container without libev still loads the plugin.
-add_library(braid_libev STATIC IMPORTED GLOBAL)
-set_target_properties(braid_libev PROPERTIES
-	IMPORTED_LOCATION "${BRAID_EV_ARCHIVE}"
-	INTERFACE_INCLUDE_DIRECTORIES "${BRAID_EV_INCLUDE}"
-	INTERFACE_LINK_LIBRARIES m)
+# libev goes in statically, so that a container without it still loads the plugin. Distributions
+# compile libev.a for position independent executables, where it may address the C library's stderr
+# directly; a shared object may not. So its one object is taken out, that reference is renamed, and
+# ev_stderr.c provides the variable.
+if(NOT CMAKE_OBJCOPY)
+	message(FATAL_ERROR "objcopy is missing: install binutils (scripts/setup does it)")
+endif()
+set(ev_dir "${PROJECT_BINARY_DIR}/libev")
+file(MAKE_DIRECTORY "${ev_dir}")
+add_custom_command(
+	OUTPUT "${ev_dir}/braid_ev.o"
+	COMMAND "${CMAKE_AR}" x "${BRAID_EV_ARCHIVE}" ev.o
+	COMMAND "${CMAKE_OBJCOPY}" --redefine-sym stderr=braid_ev_stderr ev.o braid_ev.o
+	DEPENDS "${BRAID_EV_ARCHIVE}"
+	WORKING_DIRECTORY "${ev_dir}"
+	VERBATIM)
+add_library(braid_libev STATIC cmake/ev_stderr.c "${ev_dir}/braid_ev.o")
+set_source_files_properties("${ev_dir}/braid_ev.o" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+target_include_directories(braid_libev SYSTEM PUBLIC "${BRAID_EV_INCLUDE}")
+target_link_libraries(braid_libev PUBLIC m)
 
 if(BUILD_TESTING OR NOT DEFINED BUILD_TESTING)
 	find_path(BRAID_CMOCKA_INCLUDE cmocka.h)

@@ -6,7 +6,9 @@ set_target_properties(nccl-net-braid PROPERTIES
 	PREFIX lib
 	SUFFIX .so
 	LINK_DEPENDS "${PROJECT_SOURCE_DIR}/plugin/braid.map")
-target_link_libraries(nccl-net-braid PRIVATE ${BRAID_LIBS})
+set(below ${BRAID_LIBS})
+list(REMOVE_ITEM below braid_plugin)
+target_link_libraries(nccl-net-braid PRIVATE braid_options ${below})
 target_link_options(nccl-net-braid PRIVATE
 	-Wl,-soname,libnccl-net-braid.so
 	-Wl,-z,nodelete
