@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_IB_RAIL_H
+#define BRAID_IB_RAIL_H
+
+#include "include/cause.h"
+#include "include/config.h"
+#include "include/limits.h"
+#include "include/rail_desc.h"
+
+#include <infiniband/verbs.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * A rail: one local HCA port with its chosen GID. Opened once per process; immutable afterwards but
+ * for the fields marked atomic. NCCL sees each rail as one device, with the same name, guid, port,
+ * pciPath and speed as its built-in IB transport would report.
+ */
+struct ib_rail {
+	unsigned int idx; /* in the table, = NCCL device number */
+	char name[RAIL_NAME_MAX];
+	char label[RAIL_NAME_MAX + 8]; /* "mlx5_0:1" for log lines */
+	uint8_t port;
+	uint8_t link_layer; /* enum rail_link_layer */
+	uint8_t mtu;        /* enum ibv_mtu */
+	uint16_t lid;
+	uint16_t pkey_index;
+	int gid_index;
+	union ibv_gid gid;
+	uint64_t guid; /* sys_image_guid as NCCL reports it */
+	uint32_t speed_mbps;
+	uint32_t max_qp, max_qp_wr, max_cqe;
+	char *pci_path; /* realpath, function digit zeroed as NCCL does; NULL if none; lives for
+			   ever */
+	int numa_node;  /* -1 unknown */
+	bool relaxed_ordering;
+	struct ibv_context *ctx; /* shared by the rails of one device */
+	struct ibv_pd *pd;       /* shared by the rails of one device */
+	_Atomic bool port_up;
+	_Atomic bool device_fatal;
+};
+
+struct ib_rails {
+	unsigned int count;
+	struct ib_rail rails[RAILS_MAX];
+};
+
+/**
+ * Load libibverbs, find and open every usable port as the configuration says (NCCL_IB_HCA with
+ * NCCL's own meaning: comma list of prefixes, '^' exclude, '=' exact, name[:port]; ports that are
+ * not ACTIVE are left out with a line that says so; several functions of one physical port are one
+ * rail when NCCL_IB_MERGE_VFS is set). Logs one table: rail, port, link layer, speed, GID, PCI
+ * path, or why a port was left out. 0 also when there is nothing (count 0, one line says why:
+ * library missing, no device, nothing matched and what exists). -errno only for running out of
+ * memory. Calling thread: NCCL's init thread; may block on device files.
+ */
+int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out);
+
+/** Close all. No QP, MR or CQ may be left. NULL is fine. */
+void ib_rails_close(struct ib_rails *rails);
+
+/** Fill what is told to a peer. `dist` is set by the caller. */
+void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out);
+
+/** PCI distance class between two rails: 0 same switch/card or unknown, 1 same NUMA node, 2 far. */
+unsigned int ib_rail_distance(const struct ib_rail *a, const struct ib_rail *b);
+
+/** What an asynchronous event means to us. */
+enum ib_event_kind {
+	IB_EVENT_PORT_DOWN,
+	IB_EVENT_PORT_UP,
+	IB_EVENT_DEVICE_FATAL,
+	IB_EVENT_QP_FATAL,
+	IB_EVENT_GID_CHANGE,
+	IB_EVENT_OTHER
+};
+
+struct ib_event {
+	enum ib_event_kind kind;
+	uint8_t port;     /* port events */
+	uint32_t qpn;     /* QP events */
+	const char *text; /* name of the verbs event, static */
+};
+
+/** Non-blocking event fd of the rail's device (ibv_context.async_fd, set O_NONBLOCK). */
+int ib_rail_event_fd(const struct ib_rail *rail);
+
+/**
+ * Take, acknowledge and translate one event of the rail's device. 1 event, 0 none, -errno. Loop
+ * thread. ibv_get_async_event(3).
+ */
+int ib_rail_event_next(struct ib_rail *rail, struct ib_event *out);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_FRAME_H
+#define BRAID_FRAME_H
+
+#include "include/cause.h"
+#include "include/limits.h"
+#include "include/rail_desc.h"
+
+#include <stdint.h>
+
+/**
+ * Messages on the out-of-band link between two processes, as structures. oob/codec.c turns them
+ * into bytes and back: little-endian, explicit lengths, bounds checked, never a struct copy.
+ *
+ * Opening a comm (C connects, A listens):
+ *
+ *   C                                A
+ *   | HELLO (once per link)      --> |   magic, version, features, process id
+ *   | <-- HELLO                      |
+ *   | OPEN token, rails, rings   --> |   pairs the rails, creates QPs in INIT
+ *   | <-- OPENED paths, QP addresses |
+ *   | QPs to RTS; PATHS addresses -> |   QPs to RTS
+ *   | <-- READY path mask            |   both ends now use exactly the paths of the mask
+ *
+ * REFUSED may answer OPEN or HELLO and carries a readable reason. CLOSE says that one end of a comm
+ * was closed on purpose. FENCE and FENCED: see repair/fence.h.
+ */
+#define PROTO_VERSION 1u
+
+#define FRAME_LIST(X)                                                                              \
+	X(HELLO)                                                                                   \
+	X(OPEN)                                                                                    \
+	X(OPENED)                                                                                  \
+	X(PATHS)                                                                                   \
+	X(READY)                                                                                   \
+	X(REFUSED)                                                                                 \
+	X(FENCE)                                                                                   \
+	X(FENCED)                                                                                  \
+	X(CLOSE)                                                                                   \
+	X(PING)                                                                                    \
+	X(PONG)                                                                                    \
+	X(GOODBYE)
+
+enum frame_type {
+	FRAME_NONE,
+#define FRAME_ENUM(name) FRAME_##name,
+	FRAME_LIST(FRAME_ENUM)
+#undef FRAME_ENUM
+	FRAME_TYPE_COUNT
+};
+
+struct proc_id {
+	uint8_t bytes[16]; /* random, drawn once per process (and again after fork) */
+};
+
+/** Feature bits in HELLO; a bit is used only when both ends set it. */
+enum {
+	FEATURE_NONE = 0
+};
+
+struct frame_hello {
+	uint32_t version; /* PROTO_VERSION */
+	uint32_t features;
+	struct proc_id self;
+	uint16_t listen_port; /* of the sender's own listener, host order; same addresses as the
+				 link */
+	uint32_t pid;         /* for log lines only */
+	char host[64];        /* for log lines only */
+};
+
+/** A memory area of the other end's side of a comm: one address, one rkey per local rail. */
+struct frame_area {
+	uint64_t addr;
+	uint32_t len_bytes;
+	uint32_t rkeys[PATHS_MAX]; /* by index into the rail list of the same frame */
+};
+
+struct frame_open {
+	uint8_t token[16]; /* from the handle; proves that the peer was given it by the job */
+	uint64_t src_comm; /* connector's comm id: where answers go */
+	uint32_t window_msgs, pieces_max;
+	char dev[RAIL_NAME_MAX]; /* NCCL device the comm was opened on */
+	uint32_t rail_count;
+	struct rail_desc rails[PATHS_MAX]; /* connector's rails, nearest first */
+	struct frame_area cts, acks;       /* rings in the sender's memory */
+};
+
+struct frame_path {
+	uint8_t local_rail;  /* index into the rail list of this frame's sender */
+	uint8_t remote_rail; /* index into the rail list of this frame's receiver */
+	struct qp_addr qp;   /* of this frame's sender */
+};
+
+struct frame_opened {
+	uint64_t src_comm; /* acceptor's comm id */
+	char dev[RAIL_NAME_MAX];
+	uint32_t rail_count;
+	struct rail_desc rails[PATHS_MAX];
+	uint32_t path_count;
+	struct frame_path paths[PATHS_MAX];
+	struct frame_area records; /* ring in the receiver's memory */
+};
+
+struct frame_paths {
+	uint32_t path_count;
+	struct qp_addr qps[PATHS_MAX]; /* connector's, by path; qpn 0: dropped here */
+};
+
+struct frame_ready {
+	uint32_t path_mask; /* paths that reached RTS on both ends */
+};
+
+struct frame_refused {
+	int32_t err; /* negative errno */
+	char reason[200];
+};
+
+/** "I have started to fence this path": lets the other end fence at the same time. */
+struct frame_fence {
+	uint8_t path;
+	uint8_t cause; /* enum cause */
+	uint32_t epoch;
+};
+
+/**
+ * "My QPs of this path are in ERR and reaped": nothing of epoch e can land or be read at my end any
+ * more. From the receiver it carries its book, read out after that moment.
+ */
+struct frame_fenced {
+	uint8_t path;
+	uint8_t cause; /* enum cause */
+	uint32_t epoch;
+	uint64_t next_seq; /* every message with seq < next_seq is complete; 0 from a sender */
+	uint32_t pieces[WINDOW_MSGS]; /* of seq next_seq + i: bit j: piece j has arrived */
+};
+
+struct frame_close {
+	uint64_t next_seq; /* receiver: every message below is complete; 0 from a sender */
+};
+
+struct frame_ping {
+	uint64_t cookie;
+};
+
+struct frame {
+	enum frame_type type;
+	uint64_t dst_comm; /* receiver's comm id; 0 for HELLO, OPEN, PING, PONG, GOODBYE */
+	union {
+		struct frame_hello hello;
+		struct frame_open open;
+		struct frame_opened opened;
+		struct frame_paths paths;
+		struct frame_ready ready;
+		struct frame_refused refused;
+		struct frame_fence fence;
+		struct frame_fenced fenced;
+		struct frame_close close;
+		struct frame_ping ping;
+	};
+};
+
+#endif
