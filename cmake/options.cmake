@@ -10,15 +10,6 @@ option(BRAID_WERROR "Treat warnings as errors" ${top_level})
 set(BRAID_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 set_property(CACHE BRAID_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")
 
-# Debug keeps the ASSERTs, Release compiles them out (NDEBUG).
-if(top_level)
-	set(CMAKE_C_FLAGS_DEBUG "-O1 -g" CACHE STRING "Flags of the Debug build" FORCE)
-	set(CMAKE_C_FLAGS_RELEASE "-O2 -g -DNDEBUG" CACHE STRING "Flags of the Release build" FORCE)
-	if(NOT CMAKE_BUILD_TYPE)
-		set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
-	endif()
-endif()
-
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
