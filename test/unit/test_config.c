@@ -117,6 +117,7 @@ static void test_good_values(void **state)
 	assert_string_equal(informed, "");
 	assert_int_equal(load("BRAID_STALL_MS=", &config), 0);
 	assert_false(config.is_set[CONFIG_VAR_stall_ms]);
+	assert_string_equal(warned, "");
 	assert_int_equal(load("BRAID_PIECE_BYTES=128k", &config), 0);
 	assert_int_equal(config.piece_bytes, 128 << 10);
 	assert_int_equal(load("BRAID_PATH_WINDOW_BYTES=1G", &config), 0);
@@ -184,6 +185,23 @@ static void test_bad_values(void **state)
 	expect_default("NCCL_SOCKET_FAMILY=inet",
 		       "NET/Braid NCCL_SOCKET_FAMILY='inet': neither AF_INET nor AF_INET6; valid: "
 		       "AF_INET or AF_INET6; using the default, unset\n");
+}
+
+/* At the edge of int64_t the row's range cannot catch what the digits or the suffix overflow. */
+static void test_overflow(void **state)
+{
+	const struct config_row row = {.type = CONFIG_BYTES, .min = INT64_MIN, .max = INT64_MAX};
+	int64_t value = 0;
+
+	(void)state;
+	assert_null(config_parse_number(&row, "9223372036854775807", &value));
+	assert_true(value == INT64_MAX);
+	assert_string_equal(config_parse_number(&row, "9223372036854775808", &value),
+			    "out of range");
+	assert_null(config_parse_number(&row, "8589934591G", &value));
+	assert_true(value == INT64_C(8589934591) << 30);
+	assert_string_equal(config_parse_number(&row, "8589934592G", &value), "out of range");
+	assert_string_equal(config_parse_number(&row, "-1K", &value), "out of range");
 }
 
 static void expect_list(const char *text, const char *wrong)
@@ -349,6 +367,7 @@ int main(void)
 		cmocka_unit_test_setup(test_rows, setup),
 		cmocka_unit_test_setup(test_good_values, setup),
 		cmocka_unit_test_setup(test_bad_values, setup),
+		cmocka_unit_test_setup(test_overflow, setup),
 		cmocka_unit_test_setup(test_lists, setup),
 		cmocka_unit_test_setup(test_cidr, setup),
 		cmocka_unit_test_setup(test_refused, setup),
