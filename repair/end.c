@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repair/end.h"
+
+#include "include/log.h"
+#include "repair/fence.h"
+
+#include <errno.h>
+#include <string.h>
+
+void repair_end_init(struct repair_end *end, const struct repair_role *role,
+		     const struct repair_ops *ops, void *ctx, const struct repair_limits *limits)
+{
+	memset(end, 0, sizeof(*end));
+	end->role = role;
+	end->ops = ops;
+	end->ctx = ctx;
+	end->limits = *limits;
+	end->failed = CAUSE_NONE;
+}
+
+void repair_end_ready(struct repair_end *end, unsigned int p, uint32_t weight, uint64_t now_ns)
+{
+	struct repair_path *path = &end->paths[p];
+
+	ASSERT(p < end->path_count);
+	ASSERT(weight > 0);
+	end->now_ns = now_ns;
+	path->weight = weight;
+	path->epoch = 1;
+	fence_event(end, p, PATH_EV_READY, NULL);
+	end->role->pump(end);
+}
+
+uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int p, enum wr_kind kind)
+{
+	const struct repair_path *path = &end->paths[p];
+
+	return wr_id_pack((struct wr_id){.kind = kind,
+					 .path = (uint8_t)p,
+					 .epoch_low = (uint16_t)path->epoch,
+					 .idx = kind == WR_KIND_RECV ? 0 : wrq_next(&path->sq)});
+}
+
+int repair_end_posted(struct repair_end *end, unsigned int p, struct wrq_item item, int rc)
+{
+	struct repair_path *path = &end->paths[p];
+
+	if (rc == -EAGAIN) {
+		return rc;
+	}
+	/* On an error a part of the chain may be in the queue: it counts as posted until flushed.
+	 */
+	wrq_push(&path->sq, item);
+	path->inflight_bytes += item.len_bytes;
+	if (rc) {
+		repair_end_fault(end, p, CAUSE_POST_FAILED, end->now_ns);
+	}
+	return 0;
+}
+
+static void retire_to(struct repair_end *end, unsigned int p, uint32_t idx)
+{
+	struct repair_path *path = &end->paths[p];
+	bool last = false;
+
+	while (!last) {
+		struct wrq_item item;
+
+		last = path->sq.done == idx;
+		item = wrq_pop(&path->sq);
+		ASSERT(path->inflight_bytes >= item.len_bytes);
+		path->inflight_bytes -= item.len_bytes;
+		end->role->retire(end, p, item);
+	}
+}
+
+static void take_completion(struct repair_end *end, struct wr_id id, const struct repair_wc *wc)
+{
+	struct repair_path *path = &end->paths[id.path];
+
+	switch (id.kind) {
+	case WR_KIND_RECV:
+		if (path->recvs_out == 0) {
+			repair_end_fail(end, CAUSE_PROTOCOL, id.path, "receive completed twice");
+			return;
+		}
+		path->recvs_out--;
+		if (wc->cause == CAUSE_NONE) {
+			end->role->arrived(end, id.path, wc->imm, wc->len_bytes);
+		}
+		break;
+	case WR_KIND_ITEM:
+		if (!wrq_knows(&path->sq, id.idx)) {
+			repair_end_fail(end, CAUSE_PROTOCOL, id.path, "send completed twice");
+			return;
+		}
+		retire_to(end, id.path, id.idx);
+		break;
+	case WR_KIND_PART:
+		break;
+	case WR_KIND_NONE:
+	case WR_KIND_FLUSH:
+	case WR_KIND_COUNT:
+		repair_end_fail(end, CAUSE_PROTOCOL, id.path, "unknown completion");
+		return;
+	}
+	if (wc->cause != CAUSE_NONE) {
+		repair_end_fault(end, id.path, wc->cause, end->now_ns);
+	}
+}
+
+void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, uint64_t now_ns)
+{
+	struct wr_id id = wr_id_unpack(wc->wr_id);
+
+	end->now_ns = now_ns;
+	if (id.path >= end->path_count) {
+		repair_end_fail(end, CAUSE_PROTOCOL, PATHS_MAX, "completion of no path");
+		return;
+	}
+	if (end->failed || id.epoch_low != (uint16_t)end->paths[id.path].epoch) {
+		return; /* outlived its QP */
+	}
+	take_completion(end, id, wc);
+	if (!end->failed) {
+		fence_check_reaped(end, id.path);
+	}
+}
+
+/* A later, better cause replaces an echo or the peer's bare notice. */
+static void note_cause(struct repair_path *path, enum cause cause, bool is_peer)
+{
+	bool vague = path->cause == CAUSE_NONE || path->cause == CAUSE_PEER_NOTICE ||
+		     cause_class(path->cause) == CAUSE_CLASS_ECHO;
+
+	if (vague && cause != CAUSE_NONE) {
+		path->cause = cause;
+		path->cause_is_peer = is_peer;
+	}
+}
+
+void repair_end_fault(struct repair_end *end, unsigned int p, enum cause cause, uint64_t now_ns)
+{
+	ASSERT(p < end->path_count);
+	end->now_ns = now_ns;
+	if (end->failed || end->closing || end->peer_closed) {
+		return;
+	}
+	if (cause_class(cause) == CAUSE_CLASS_SOFT) {
+		repair_end_fail(end, cause, p, NULL);
+		return;
+	}
+	if (end->paths[p].state != PATH_DOWN && end->paths[p].state != PATH_PARKED) {
+		note_cause(&end->paths[p], cause, false);
+	}
+	fence_event(end, p, PATH_EV_FAULT, NULL);
+}
+
+/* False: not for us. Stale epochs are dropped, epochs that can't be fail the comm. */
+static bool accept_frame(struct repair_end *end, unsigned int p, uint32_t epoch)
+{
+	if (end->failed || end->closing) {
+		return false;
+	}
+	if (p >= end->path_count || end->paths[p].state == PATH_PARKED ||
+	    epoch > end->paths[p].epoch) {
+		repair_end_fail(end, CAUSE_PROTOCOL, PATHS_MAX,
+				"fence of a path that is not there");
+		return false;
+	}
+	return epoch == end->paths[p].epoch;
+}
+
+static enum cause peer_cause(uint8_t raw)
+{
+	enum cause cause = (enum cause)raw;
+
+	return raw < CAUSE_COUNT && cause_class(cause) == CAUSE_CLASS_PATH ? cause
+									   : CAUSE_PEER_NOTICE;
+}
+
+void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame, uint64_t now_ns)
+{
+	end->now_ns = now_ns;
+	if (accept_frame(end, frame->path, frame->epoch)) {
+		note_cause(&end->paths[frame->path], peer_cause(frame->cause), true);
+		fence_event(end, frame->path, PATH_EV_PEER_FENCE, NULL);
+	}
+}
+
+void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *frame, uint64_t now_ns)
+{
+	end->now_ns = now_ns;
+	if (accept_frame(end, frame->path, frame->epoch)) {
+		note_cause(&end->paths[frame->path], peer_cause(frame->cause), true);
+		fence_event(end, frame->path, PATH_EV_PEER_FENCED, frame);
+	}
+}
+
+static void tick_starved(struct repair_end *end)
+{
+	bool starved = end->role->starved(end);
+
+	if (!starved) {
+		end->starved_ns = 0;
+		return;
+	}
+	if (end->starved_ns == 0) {
+		end->starved_ns = end->now_ns;
+		end->ops->report(end->ctx, &(struct repair_report){.kind = REPAIR_REPORT_NO_PATH,
+								   .path = PATHS_MAX,
+								   .cause = CAUSE_NO_PATH});
+	} else if (end->now_ns - end->starved_ns >= end->limits.no_path_ms * 1000000ull) {
+		repair_end_fail(end, CAUSE_NO_PATH, PATHS_MAX, "no path came back in time");
+	}
+}
+
+void repair_end_tick(struct repair_end *end, uint64_t now_ns)
+{
+	end->now_ns = now_ns;
+	if (end->failed || end->closing || end->peer_closed) {
+		return;
+	}
+	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
+		fence_tick(end, p);
+	}
+	if (!end->failed) {
+		tick_starved(end);
+	}
+}
+
+void repair_end_pump(struct repair_end *end, uint64_t now_ns)
+{
+	end->now_ns = now_ns;
+	if (!end->failed) {
+		end->role->pump(end);
+	}
+}
+
+void repair_end_fail(struct repair_end *end, enum cause cause, unsigned int p, const char *detail)
+{
+	if (end->failed) {
+		return;
+	}
+	end->failed = cause;
+	end->ops->report(end->ctx, &(struct repair_report){.kind = REPAIR_REPORT_FAILED,
+							   .path = p,
+							   .cause = cause,
+							   .detail = detail,
+							   .up_count = repair_end_up_count(end)});
+}
+
+uint32_t repair_end_up_mask(const struct repair_end *end)
+{
+	uint32_t mask = 0;
+
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		if (end->paths[p].state == PATH_UP) {
+			mask |= 1u << p;
+		}
+	}
+	return mask;
+}
+
+unsigned int repair_end_up_count(const struct repair_end *end)
+{
+	return (unsigned int)__builtin_popcount(repair_end_up_mask(end));
+}
+
+bool repair_end_is_repairing(const struct repair_end *end)
+{
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		enum path_state state = end->paths[p].state;
+
+		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED) {
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_END_H
+#define BRAID_REPAIR_END_H
+
+#include "include/cause.h"
+#include "include/frame.h"
+#include "include/wire.h"
+#include "include/wr_id.h"
+#include "repair/path.h"
+#include "repair/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * One end of a comm: what sender (repair/tx.h) and receiver (repair/rx.h) have in common. It
+ * decides and acts only through the operations it is given; time is an argument. The caller holds
+ * the comm's lock around every call. Operations are called with that lock held, must not block and
+ * must not call back into repair/.
+ */
+struct repair_end;
+
+/** Work for the sender's rails: piece of a message, with its record unless whole. */
+struct repair_piece {
+	unsigned int path;
+	uint64_t wr_id;      /* of the last WR of the chain, signalled */
+	uint64_t part_wr_id; /* of the data write before the record */
+	void *cookie;        /* of the send: names the local memory registration */
+	uint64_t local_addr, remote_addr;
+	uint32_t len_bytes;
+	uint32_t rkey;
+	uint32_t imm;
+	bool whole;                /* one write with immediate; no record */
+	unsigned int record_idx;   /* place in the receiver's record ring */
+	struct wire_record record; /* valid unless whole */
+};
+
+enum repair_report_kind {
+	REPAIR_REPORT_FAULT,   /* a path was given up; cause, who saw it */
+	REPAIR_REPORT_DOWN,    /* both ends fenced, the rest handed over */
+	REPAIR_REPORT_NO_PATH, /* the last path is gone, holding */
+	REPAIR_REPORT_FAILED,  /* the comm failed for good */
+};
+
+struct repair_report {
+	enum repair_report_kind kind;
+	unsigned int path; /* PATHS_MAX: none in particular */
+	enum cause cause;
+	bool cause_is_peer;
+	uint32_t epoch;
+	uint64_t replay_bytes;  /* DOWN at the sender: handed to other paths */
+	uint32_t replay_pieces; /* DOWN at the sender */
+	uint32_t again_count;   /* DOWN at the receiver: clear-to-send entries issued again */
+	uint64_t took_ns;       /* DOWN: from the fault to here */
+	unsigned int up_count;  /* paths still up */
+	const char *detail;     /* FAILED: static text or NULL */
+};
+
+struct repair_ops {
+	/* Posting: 0; -EAGAIN: queue full, nothing was posted; other -errno: the path is broken. */
+	int (*post_piece)(void *ctx, const struct repair_piece *piece);
+	int (*post_cts)(void *ctx, unsigned int path, unsigned int slot, uint64_t wr_id,
+			bool signalled);
+	int (*post_ack)(void *ctx, unsigned int path, uint64_t next_seq, uint64_t wr_id,
+			bool signalled);
+	int (*post_marker)(void *ctx, unsigned int path, uint64_t wr_id);
+	/* *posted is set on error too */
+	int (*post_recvs)(void *ctx, unsigned int path, uint64_t wr_id, unsigned int count,
+			  unsigned int *posted);
+	/* Move the path's QP to ERR elsewhere, then call repair_fence_errored. */
+	void (*fence)(void *ctx, unsigned int path);
+	/* The QP does not flush: enter what its CQ holds, RESET it, then call repair_fence_cut. */
+	void (*cut)(void *ctx, unsigned int path);
+	void (*send)(void *ctx, const struct frame *frame);
+	void (*report)(void *ctx, const struct repair_report *report);
+};
+
+/** What differs between sender and receiver; const tables in tx.c and rx.c. */
+struct repair_role {
+	void (*arrived)(struct repair_end *end, unsigned int path, uint32_t imm,
+			uint32_t len_bytes);
+	void (*retire)(struct repair_end *end, unsigned int path, struct wrq_item item);
+	void (*read_out)(const struct repair_end *end, struct frame_fenced *out);
+	/* fills replay_bytes, replay_pieces, again_count */
+	void (*reconcile)(struct repair_end *end, unsigned int path,
+			  const struct frame_fenced *peer, struct repair_report *report);
+	void (*pump)(struct repair_end *end);
+	/* true: something waits and no UP path can carry it */
+	bool (*starved)(const struct repair_end *end);
+};
+
+struct repair_limits {
+	uint64_t small_bytes;     /* a message up to this goes as one write with immediate */
+	uint64_t piece_min_bytes; /* smallest piece, multiple of PIECE_ALIGN_BYTES */
+	uint64_t window_bytes;    /* outstanding bytes per path */
+	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
+	uint32_t no_path_ms;      /* hold this long without any path */
+};
+
+struct repair_end {
+	const struct repair_role *role;
+	const struct repair_ops *ops;
+	void *ctx;
+	struct repair_limits limits;
+	unsigned int path_count;
+	unsigned int active_count; /* paths that share the load while they are UP */
+	struct repair_path paths[PATHS_MAX];
+	enum cause failed; /* CAUSE_NONE: alive; sticky */
+	bool peer_closed;
+	bool closing;        /* this end is being closed: errors are expected */
+	uint64_t starved_ns; /* since when nothing can move; 0: it can */
+	uint64_t now_ns;     /* of the call in progress */
+};
+
+/** A completion as repair/ needs it. */
+struct repair_wc {
+	uint64_t wr_id;
+	enum cause cause; /* CAUSE_NONE: success */
+	uint32_t imm;
+	uint32_t len_bytes;
+};
+
+/** Path p is up on both ends with epoch 1. Weight > 0. The receiver posts its receives here. */
+void repair_end_ready(struct repair_end *end, unsigned int path, uint32_t weight, uint64_t now_ns);
+
+/** One completion of a path's CQ. */
+void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, uint64_t now_ns);
+
+/** This end saw path p fail (event, failed verbs call). Class PATH fences, class SOFT fails the
+ * comm. */
+void repair_end_fault(struct repair_end *end, unsigned int path, enum cause cause, uint64_t now_ns);
+
+/** Time passes: bounds of reaping and of holding without a path. */
+void repair_end_tick(struct repair_end *end, uint64_t now_ns);
+
+/** Post what can be posted. Called at the end of a poll round and after irecv and isend. */
+void repair_end_pump(struct repair_end *end, uint64_t now_ns);
+
+/** Fail the comm for good; the first cause wins. */
+void repair_end_fail(struct repair_end *end, enum cause cause, unsigned int path,
+		     const char *detail);
+
+/** Frames of the peer. Any values: the sizes and ranges are checked here. */
+void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame, uint64_t now_ns);
+void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *frame,
+			  uint64_t now_ns);
+
+unsigned int repair_end_up_count(const struct repair_end *end);
+uint32_t repair_end_up_mask(const struct repair_end *end);
+/** True while a fence is under way: the caller ticks faster and polls. */
+bool repair_end_is_repairing(const struct repair_end *end);
+
+/* For tx.c and rx.c. */
+void repair_end_init(struct repair_end *end, const struct repair_role *role,
+		     const struct repair_ops *ops, void *ctx, const struct repair_limits *limits);
+uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int path, enum wr_kind kind);
+/** Account for a posting attempt: 0 pushes the item, an error other than -EAGAIN faults the path.
+ */
+int repair_end_posted(struct repair_end *end, unsigned int path, struct wrq_item item, int rc);
+
+#endif

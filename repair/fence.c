@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repair/fence.h"
+
+#include "include/log.h"
+
+#include <string.h>
+
+static bool is_fencing(const struct repair_path *path)
+{
+	return path->state == PATH_FENCING || path->state == PATH_FENCING_HEARD;
+}
+
+static void begin(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+	struct frame frame = {.type = FRAME_FENCE};
+
+	path->fault_ns = end->now_ns;
+	path->errored = false;
+	path->cutting = false;
+	frame.fence = (struct frame_fence){
+		.path = (uint8_t)p, .cause = (uint8_t)path->cause, .epoch = path->epoch};
+	end->ops->fence(end->ctx, p);
+	end->ops->send(end->ctx, &frame);
+	end->ops->report(end->ctx, &(struct repair_report){.kind = REPAIR_REPORT_FAULT,
+							   .path = p,
+							   .cause = path->cause,
+							   .cause_is_peer = path->cause_is_peer,
+							   .epoch = path->epoch,
+							   .up_count = repair_end_up_count(end)});
+}
+
+static void announce(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+	struct frame frame = {.type = FRAME_FENCED};
+
+	frame.fenced = (struct frame_fenced){
+		.path = (uint8_t)p, .cause = (uint8_t)path->cause, .epoch = path->epoch};
+	end->role->read_out(end, &frame.fenced);
+	end->ops->send(end->ctx, &frame);
+}
+
+static void reconcile(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+	struct repair_report report = {.kind = REPAIR_REPORT_DOWN,
+				       .path = p,
+				       .cause = path->cause,
+				       .cause_is_peer = path->cause_is_peer,
+				       .epoch = path->epoch};
+
+	end->role->reconcile(end, p, &path->peer_book, &report);
+	/* Raised after the hand-over and before any frame or post can name the new epoch. */
+	path->epoch++;
+	path_check(path);
+	end->role->pump(end);
+	report.took_ns = end->now_ns - path->fault_ns;
+	report.up_count = repair_end_up_count(end);
+	end->ops->report(end->ctx, &report);
+	path->cause = CAUSE_NONE;
+	path->cause_is_peer = false;
+}
+
+void fence_event(struct repair_end *end, unsigned int p, enum path_event event,
+		 const struct frame_fenced *peer_book)
+{
+	int actions = path_apply(&end->paths[p], event);
+
+	if (actions < 0) {
+		repair_end_fail(end, CAUSE_PROTOCOL, p, "illegal path event");
+		return;
+	}
+	if (actions & PATH_ACT_BEGIN) {
+		begin(end, p);
+	}
+	if (actions & PATH_ACT_KEEP) {
+		end->paths[p].peer_book = *peer_book;
+	}
+	if (actions & PATH_ACT_ANNOUNCE) {
+		announce(end, p);
+	}
+	if (actions & PATH_ACT_RECONCILE) {
+		reconcile(end, p);
+	}
+	path_check(&end->paths[p]);
+}
+
+void fence_check_reaped(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+
+	if (is_fencing(path) && path->errored && wrq_out(&path->sq) == 0 && path->recvs_out == 0) {
+		ASSERT(path->inflight_bytes == 0);
+		fence_event(end, p, PATH_EV_SELF_FENCED, NULL);
+	}
+}
+
+/* Nothing of this path comes back by itself any more. */
+static void drop_rest(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+
+	while (wrq_out(&path->sq) > 0) {
+		struct wrq_item item = wrq_pop(&path->sq);
+
+		path->inflight_bytes -= item.len_bytes;
+		end->role->retire(end, p, item);
+	}
+	path->recvs_out = 0;
+	path->errored = true;
+	fence_check_reaped(end, p);
+}
+
+void repair_fence_errored(struct repair_end *end, unsigned int p, enum fence_outcome outcome,
+			  uint64_t now_ns)
+{
+	struct repair_path *path = &end->paths[p];
+	struct wrq_item marker = {.kind = WRQ_MARKER};
+
+	ASSERT(p < end->path_count);
+	end->now_ns = now_ns;
+	if (end->failed || !is_fencing(path) || path->errored) {
+		return;
+	}
+	if (outcome == FENCE_REFUSED) {
+		repair_end_fail(end, CAUSE_UNFENCED, p, "the QP could not be moved to ERR");
+		return;
+	}
+	path->errored_ns = now_ns;
+	if (outcome == FENCE_DEAD) {
+		drop_rest(end, p);
+		return;
+	}
+	path->errored = true;
+	/*
+	 * Unsignalled items that succeeded leave no completion. The marker is flushed behind all of
+	 * them, so its completion says that the send queue is empty. If it can't be posted, the
+	 * bound on reaping ends the wait.
+	 */
+	if (wrq_out(&path->sq) > 0 &&
+	    end->ops->post_marker(end->ctx, p, repair_end_wr_id(end, p, WR_KIND_ITEM)) == 0) {
+		wrq_push(&path->sq, marker);
+	}
+	fence_check_reaped(end, p);
+}
+
+void repair_fence_cut(struct repair_end *end, unsigned int p, int err, uint64_t now_ns)
+{
+	struct repair_path *path = &end->paths[p];
+
+	ASSERT(p < end->path_count);
+	end->now_ns = now_ns;
+	if (end->failed || !is_fencing(path) || !path->cutting) {
+		return;
+	}
+	if (err) {
+		repair_end_fail(end, CAUSE_UNFENCED, p,
+				"the QP neither flushed nor could be reset");
+		return;
+	}
+	drop_rest(end, p);
+}
+
+void fence_tick(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+
+	if (is_fencing(path) && path->errored && !path->cutting &&
+	    end->now_ns - path->errored_ns >= end->limits.reap_ms * 1000000ull) {
+		path->cutting = true;
+		end->ops->cut(end->ctx, p);
+	}
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_PATH_H
+#define BRAID_REPAIR_PATH_H
+
+#include "include/cause.h"
+#include "include/frame.h"
+#include "repair/wrq.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** States of a path at one end. The same names are used in logs and documents. */
+#define PATH_STATE_LIST(X)                                                                         \
+	X(PARKED)        /* no QPs: the rails have no partner, or one end could not connect */     \
+	X(UP)            /* carries traffic */                                                     \
+	X(FENCING)       /* own fence under way, the peer's is not known to be done */             \
+	X(FENCING_HEARD) /* own fence under way, the peer's is done */                             \
+	X(FENCED)        /* own fence done and announced, the peer's is not known to be done */    \
+	X(DOWN)          /* both fenced, books compared, the rest handed to other paths */
+
+#define PATH_EVENT_LIST(X)                                                                         \
+	X(READY)       /* both ends reached RTS */                                                 \
+	X(FAULT)       /* this end saw it fail */                                                  \
+	X(PEER_FENCE)  /* the peer has begun to fence it */                                        \
+	X(SELF_FENCED) /* own QPs in ERR and every WR back */                                      \
+	X(PEER_FENCED) /* the peer's FENCED, with its book, is in */
+
+enum path_state {
+#define PATH_STATE_ENUM(name) PATH_##name,
+	PATH_STATE_LIST(PATH_STATE_ENUM)
+#undef PATH_STATE_ENUM
+	PATH_STATE_COUNT
+};
+
+enum path_event {
+#define PATH_EVENT_ENUM(name) PATH_EV_##name,
+	PATH_EVENT_LIST(PATH_EVENT_ENUM)
+#undef PATH_EVENT_ENUM
+	PATH_EVENT_COUNT
+};
+
+/** What a transition asks for; a set of bits, carried out by repair/fence.c in this order. */
+enum path_action {
+	PATH_ACT_NONE = 0,
+	PATH_ACT_BEGIN = 1,     /* move own QPs to ERR, tell the peer with FENCE */
+	PATH_ACT_KEEP = 2,      /* keep the peer's book until both are fenced */
+	PATH_ACT_ANNOUNCE = 4,  /* read out the own book, send FENCED */
+	PATH_ACT_RECONCILE = 8, /* compare the books, hand over the rest, raise the epoch */
+};
+
+struct path_step {
+	bool legal;
+	enum path_state next;
+	unsigned int actions; /* enum path_action */
+};
+
+/** One path at one end. Owner: the comm's lock. */
+struct repair_path {
+	enum path_state state;
+	uint32_t epoch;     /* agreed with the peer; raised when the path goes DOWN */
+	uint32_t weight;    /* relative rate, > 0 */
+	bool errored;       /* own QPs were moved to ERR in this epoch */
+	bool cutting;       /* reaping took too long, RESET was asked for */
+	bool cause_is_peer; /* the peer saw it first */
+	enum cause cause;   /* first cause seen in this epoch */
+	uint64_t fault_ns, errored_ns;
+	uint64_t inflight_bytes; /* posted and not completed */
+	uint32_t recvs_out;      /* receives posted and not completed */
+	struct wrq sq;
+	struct frame_fenced peer_book; /* valid in FENCING_HEARD */
+};
+
+/** The transition for (state, event); illegal ones have legal = false. Pure. */
+struct path_step path_step(enum path_state state, enum path_event event);
+
+/**
+ * The only writer of path->state. Returns the actions to carry out, or -EPROTO for an illegal pair
+ * (state unchanged; the caller fails the comm).
+ */
+int path_apply(struct repair_path *path, enum path_event event);
+
+/** Re-assert the invariants listed above the table. Debug and simulation. */
+void path_check(const struct repair_path *path);
+
+const char *path_state_name(enum path_state state);
+const char *path_event_name(enum path_event event);
+
+#endif

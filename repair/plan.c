@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repair/plan.h"
+
+#include "include/log.h"
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
+
+struct plan_cut plan_cut(uint64_t size_bytes, uint64_t piece_min_bytes)
+{
+	uint64_t len = round_up((size_bytes + PIECES_MAX - 1) / PIECES_MAX, PIECE_ALIGN_BYTES);
+
+	ASSERT(piece_min_bytes >= PIECE_ALIGN_BYTES && piece_min_bytes % PIECE_ALIGN_BYTES == 0);
+	if (len < piece_min_bytes) {
+		len = piece_min_bytes;
+	}
+	if (size_bytes <= len) {
+		return (struct plan_cut){.pieces = 1, .piece_len_bytes = size_bytes};
+	}
+	return (struct plan_cut){.pieces = (uint32_t)((size_bytes + len - 1) / len),
+				 .piece_len_bytes = len};
+}
+
+uint64_t plan_piece_offset_bytes(struct plan_cut cut, uint32_t piece)
+{
+	ASSERT(piece < cut.pieces);
+	return cut.piece_len_bytes * piece;
+}
+
+uint32_t plan_piece_len_bytes(struct plan_cut cut, uint64_t size_bytes, uint32_t piece)
+{
+	uint64_t offset = plan_piece_offset_bytes(cut, piece);
+
+	return (uint32_t)(piece + 1 == cut.pieces ? size_bytes - offset : cut.piece_len_bytes);
+}
+
+static bool usable(const struct repair_path *path, uint64_t len_bytes, uint64_t window_bytes)
+{
+	if (!wrq_has_room(&path->sq)) {
+		return false;
+	}
+	return path->inflight_bytes == 0 || path->inflight_bytes + len_bytes <= window_bytes;
+}
+
+int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned int active_count,
+	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes)
+{
+	unsigned int seen = 0;
+	int best = -1;
+
+	for (unsigned int i = 0; i < path_count && seen < active_count; i++) {
+		if (paths[i].state != PATH_UP || !(key_mask >> i & 1)) {
+			continue;
+		}
+		seen++;
+		if (!usable(&paths[i], len_bytes, window_bytes)) {
+			continue;
+		}
+		if (best < 0 ||
+		    (paths[i].inflight_bytes + len_bytes) * paths[best].weight <
+			    (paths[best].inflight_bytes + len_bytes) * paths[i].weight) {
+			best = (int)i;
+		}
+	}
+	return best;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repair/rx.h"
+
+#include "include/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+	RECV_BATCH = 32, /* receives posted again at once */
+	SIGNAL_EVERY =
+		16, /* unsignalled clear-to-send and acknowledgement writes between two signals */
+};
+
+static struct repair_rx *to_rx(struct repair_end *end)
+{
+	return (struct repair_rx *)end; /* first member */
+}
+
+static_assert(offsetof(struct repair_rx, end) == 0, "to_rx()");
+static_assert(SIGNAL_EVERY < WRQ_ITEMS / 2,
+	      "a signalled write must come back before the queue is full");
+
+/* Tell the sender's responder nothing it can't take: one receive per piece that may be
+ * unacknowledged. */
+static void post_recvs(struct repair_rx *rx, unsigned int p)
+{
+	struct repair_path *path = &rx->end.paths[p];
+	unsigned int want = RECV_WRS + RECV_BATCH - path->recvs_out;
+	unsigned int posted = 0;
+	int rc;
+
+	if (path->state != PATH_UP || want < RECV_BATCH) {
+		return;
+	}
+	rc = rx->end.ops->post_recvs(rx->end.ctx, p, repair_end_wr_id(&rx->end, p, WR_KIND_RECV),
+				     want, &posted);
+	path->recvs_out += posted;
+	if (rc) {
+		repair_end_fault(&rx->end, p, CAUSE_POST_FAILED, rx->end.now_ns);
+	}
+}
+
+static void enter_whole(struct repair_rx *rx, unsigned int p, struct wire_imm imm,
+			uint32_t len_bytes)
+{
+	const char *why = NULL;
+	uint64_t seq = 0;
+
+	if (book_resolve(&rx->book, imm.seq_low, &seq)) {
+		rx->slots[wire_slot(seq)].path_mask |= 1u << p;
+	}
+	if (book_enter_whole(&rx->book, imm.seq_low, len_bytes, &why)) {
+		repair_end_fail(&rx->end, CAUSE_PROTOCOL, p, why);
+	}
+}
+
+static void enter_record(struct repair_rx *rx, unsigned int p, struct wire_imm imm)
+{
+	const char *why = NULL;
+	struct wire_record rec;
+	uint64_t seq;
+
+	if (imm.piece >= PIECES_MAX || !book_resolve(&rx->book, imm.seq_low, &seq)) {
+		repair_end_fail(&rx->end, CAUSE_PROTOCOL, p, "record for no open receive");
+		return;
+	}
+	/* A copy: the peer could change it between two looks. */
+	memcpy(&rec, &rx->records[wire_record_idx(seq, imm.piece)], sizeof(rec));
+	if (rec.epoch != rx->end.paths[p].epoch) {
+		repair_end_fail(&rx->end, CAUSE_PROTOCOL, p, "record of another epoch");
+		return;
+	}
+	rx->slots[wire_slot(seq)].path_mask |= 1u << p;
+	if (book_enter_record(&rx->book, imm, &rec, &why)) {
+		repair_end_fail(&rx->end, CAUSE_PROTOCOL, p, why);
+	}
+}
+
+/*
+ * A completion with immediate. RC completes it after the writes before it on this QP were placed,
+ * so the range it names is there.
+ */
+static void rx_arrived(struct repair_end *end, unsigned int p, uint32_t raw, uint32_t len_bytes)
+{
+	struct repair_rx *rx = to_rx(end);
+	struct wire_imm imm = wire_imm_unpack(raw);
+
+	if (imm.epoch_low != (uint8_t)end->paths[p].epoch) {
+		repair_end_fail(end, CAUSE_PROTOCOL, p, "immediate of another epoch");
+		return;
+	}
+	switch ((int)imm.kind) {
+	case WIRE_IMM_WHOLE:
+		enter_whole(rx, p, imm, len_bytes);
+		break;
+	case WIRE_IMM_RECORD:
+		enter_record(rx, p, imm);
+		break;
+	default:
+		repair_end_fail(end, CAUSE_PROTOCOL, p, "immediate of an unknown kind");
+		return;
+	}
+	if (end->paths[p].recvs_out <= RECV_WRS) {
+		post_recvs(rx, p);
+	}
+}
+
+static void rx_retire(struct repair_end *end, unsigned int path, struct wrq_item item)
+{
+	struct repair_rx_slot *slot = &to_rx(end)->slots[item.slot];
+
+	(void)path;
+	if (item.kind == WRQ_RECTS) {
+		ASSERT(slot->again_out > 0);
+		slot->again_out--;
+	}
+}
+
+static void rx_read_out(const struct repair_end *end, struct frame_fenced *out)
+{
+	book_read_out(&((const struct repair_rx *)end)->book, out);
+}
+
+static void rx_reconcile(struct repair_end *end, unsigned int path, const struct frame_fenced *peer,
+			 struct repair_report *report)
+{
+	struct repair_rx *rx = to_rx(end);
+
+	(void)peer;
+	for (uint64_t seq = rx->book.next_seq; seq < rx->book.posted_seq; seq++) {
+		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
+
+		if (slot->cts_path == (int)path && !book_is_complete(&rx->book, seq)) {
+			slot->cts_wanted = true;
+			slot->cts_again = true;
+			slot->cts_path = -1;
+			report->again_count++;
+		}
+	}
+	rx->cts_again_count += report->again_count;
+	if (rx->ack_path == (int)path) {
+		rx->ack_path = -1; /* it may be lost with the path: say it again */
+	}
+}
+
+/* First path that is UP and has room: clear-to-send entries and acknowledgements are tiny. */
+static int control_path(const struct repair_end *end)
+{
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		if (end->paths[p].state == PATH_UP && wrq_has_room(&end->paths[p].sq)) {
+			return (int)p;
+		}
+	}
+	return -1;
+}
+
+static bool is_signal_due(const struct repair_path *path)
+{
+	return wrq_next(&path->sq) % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+}
+
+/* False when no path can take it now. */
+static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
+{
+	int p = control_path(&rx->end);
+	struct wrq_item item = {.kind = slot->cts_again ? WRQ_RECTS : WRQ_CTS,
+				.slot = (uint8_t)wire_slot(slot->seq)};
+	bool again = slot->cts_again;
+	int rc;
+
+	if (p < 0) {
+		return false;
+	}
+	rc = rx->end.ops->post_cts(rx->end.ctx, (unsigned int)p, item.slot,
+				   repair_end_wr_id(&rx->end, (unsigned int)p, WR_KIND_ITEM),
+				   again || is_signal_due(&rx->end.paths[p]));
+	if (rc == -EAGAIN) {
+		return false;
+	}
+	slot->cts_wanted = false;
+	slot->cts_path = (int8_t)p;
+	slot->again_out = (uint8_t)(slot->again_out + again);
+	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
+	return true;
+}
+
+static void post_ack(struct repair_rx *rx)
+{
+	struct wrq_item item = {.kind = WRQ_ACK};
+	uint64_t next_seq = rx->book.next_seq;
+	int p = control_path(&rx->end);
+	int rc;
+
+	if (p < 0) {
+		return;
+	}
+	rc = rx->end.ops->post_ack(rx->end.ctx, (unsigned int)p, next_seq,
+				   repair_end_wr_id(&rx->end, (unsigned int)p, WR_KIND_ITEM),
+				   is_signal_due(&rx->end.paths[p]));
+	if (rc == -EAGAIN) {
+		return;
+	}
+	rx->acked_seq = next_seq;
+	rx->ack_path = p;
+	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
+}
+
+static void rx_pump(struct repair_end *end)
+{
+	struct repair_rx *rx = to_rx(end);
+
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		if (end->paths[p].recvs_out <= RECV_WRS) {
+			post_recvs(rx, p);
+		}
+	}
+	for (uint64_t seq = rx->book.next_seq; seq < rx->book.posted_seq; seq++) {
+		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
+
+		if (slot->cts_wanted && !post_cts(rx, slot)) {
+			break;
+		}
+	}
+	if (rx->book.next_seq > rx->acked_seq || (rx->ack_path < 0 && rx->book.next_seq > 1)) {
+		post_ack(rx);
+	}
+}
+
+static bool rx_starved(const struct repair_end *end)
+{
+	return repair_end_up_count(end) == 0;
+}
+
+static const struct repair_role rx_role = {
+	.arrived = rx_arrived,
+	.retire = rx_retire,
+	.read_out = rx_read_out,
+	.reconcile = rx_reconcile,
+	.pump = rx_pump,
+	.starved = rx_starved,
+};
+
+void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ctx,
+		    const struct repair_limits *limits, struct wire_cts *cts,
+		    const struct wire_record *records)
+{
+	memset(rx, 0, sizeof(*rx));
+	repair_end_init(&rx->end, &rx_role, ops, ctx, limits);
+	book_init(&rx->book);
+	rx->cts = cts;
+	rx->records = records;
+	rx->released_seq = 1;
+	rx->acked_seq = 1;
+	rx->ack_path = -1;
+}
+
+static void fill_cts(struct wire_cts *entry, const struct repair_recv *recv, uint64_t seq)
+{
+	memset(entry, 0, sizeof(*entry));
+	entry->l0.addr = recv->addr;
+	entry->l0.size_bytes = recv->size_bytes;
+	entry->l0.key_mask = (uint16_t)recv->key_mask;
+	entry->l0.seq = seq;
+	entry->l1.seq = seq;
+	memcpy(entry->l0.rkeys, recv->rkeys, sizeof(entry->l0.rkeys));
+	memcpy(entry->l1.rkeys, recv->rkeys + 8, sizeof(entry->l1.rkeys));
+	entry->l0.check = wire_line_check(&entry->l0);
+	entry->l1.check = wire_line_check(&entry->l1);
+}
+
+int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_t now_ns,
+		   uint64_t *seq)
+{
+	struct repair_rx_slot *slot = &rx->slots[wire_slot(rx->book.posted_seq)];
+
+	rx->end.now_ns = now_ns;
+	if (rx->end.failed) {
+		return -EIO;
+	}
+	if (rx->book.posted_seq - rx->released_seq >= WINDOW_MSGS || slot->again_out > 0) {
+		return -EAGAIN;
+	}
+	*seq = book_post(&rx->book, recv->size_bytes);
+	*slot = (struct repair_rx_slot){
+		.seq = *seq, .open = true, .cts_wanted = true, .cts_path = -1};
+	fill_cts(&rx->cts[wire_slot(*seq)], recv, *seq);
+	rx_pump(&rx->end);
+	return 0;
+}
+
+bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint64_t *size_bytes,
+		    uint32_t *path_mask)
+{
+	if (!book_is_complete(&rx->book, seq)) {
+		return false;
+	}
+	*size_bytes = book_msg(&rx->book, seq)->total_bytes;
+	*path_mask = rx->slots[wire_slot(seq)].path_mask;
+	return true;
+}
+
+void repair_rx_release(struct repair_rx *rx, uint64_t seq)
+{
+	ASSERT(rx->slots[wire_slot(seq)].seq == seq);
+	rx->slots[wire_slot(seq)].open = false;
+	while (rx->released_seq < rx->book.posted_seq &&
+	       !rx->slots[wire_slot(rx->released_seq)].open) {
+		rx->released_seq++;
+	}
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_RX_H
+#define BRAID_REPAIR_RX_H
+
+#include "repair/book.h"
+#include "repair/end.h"
+
+/** One posted receive, beside its entry in the book. */
+struct repair_rx_slot {
+	uint64_t seq;
+	bool open;          /* between recv and release */
+	bool cts_wanted;    /* the clear-to-send entry has to be posted (again) */
+	bool cts_again;     /* it was posted before, on a path that is fenced now */
+	int8_t cts_path;    /* path of the last post; -1: none */
+	uint8_t again_out;  /* repeated entries posted and not back */
+	uint32_t path_mask; /* paths that brought pieces: all of them are flushed for GPU memory */
+};
+
+/**
+ * Receiver end of a comm: posts clear-to-send entries, keeps the book, acknowledges.
+ *
+ * Reuse of a CTS slot. The entry of seq n + WINDOW_MSGS overwrites that of seq n, so no write of
+ * the old entry may land later. The first write of n needs no wait: n can only be complete if the
+ * sender saw an entry of n. If it saw the first write, that one is done (RC does not execute it
+ * twice); if it saw a repeated one, the first was posted on a path that is fenced by now. A
+ * repeated write may still be under way when n is complete, so repeated writes are signalled and
+ * counted, and the slot is not used again before they are back (again_out).
+ *
+ * Acknowledgement words. Each path has its own word at the sender, and words only grow: a late
+ * write on one path can't take back what another path said.
+ */
+struct repair_rx {
+	struct repair_end end;
+	struct book book;
+	struct wire_cts *cts;              /* own copy of the ring, source of the writes */
+	const struct wire_record *records; /* ring of WIRE_RECORDS, written by the peer */
+	uint64_t released_seq;             /* every message below was reported done */
+	uint64_t acked_seq;                /* last value written as acknowledgement */
+	int ack_path;                      /* path of that write, -1: none */
+	struct repair_rx_slot slots[WINDOW_MSGS];
+	uint64_t cts_again_count;
+};
+
+struct repair_recv {
+	uint64_t addr;
+	uint64_t size_bytes;
+	uint32_t key_mask; /* paths on which the buffer is registered */
+	uint32_t rkeys[PATHS_MAX];
+};
+
+void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ctx,
+		    const struct repair_limits *limits, struct wire_cts *cts,
+		    const struct wire_record *records);
+
+/** Post a receive. 0; -EAGAIN: window full, try again; -EIO: the comm has failed. */
+int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_t now_ns,
+		   uint64_t *seq);
+
+/** True when the book has all of message seq; *size_bytes is what came, *path_mask who brought it.
+ */
+bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint64_t *size_bytes,
+		    uint32_t *path_mask);
+
+/** Free the slot of a done message. */
+void repair_rx_release(struct repair_rx *rx, uint64_t seq);
+
+#endif

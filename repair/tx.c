@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repair/tx.h"
+
+#include "include/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct repair_tx *to_tx(struct repair_end *end)
+{
+	return (struct repair_tx *)end; /* first member */
+}
+
+static const struct repair_tx *to_const_tx(const struct repair_end *end)
+{
+	return (const struct repair_tx *)end;
+}
+
+static_assert(offsetof(struct repair_tx, end) == 0, "to_tx()");
+
+static uint32_t all_pieces(struct plan_cut cut)
+{
+	return cut.pieces == 32 ? UINT32_MAX : (1u << cut.pieces) - 1;
+}
+
+/* Read one line of an entry that the peer's HCA may be writing right now. */
+static bool read_line(const void *line, uint64_t seq, void *copy)
+{
+	const uint64_t *tail = (const uint64_t *)line + 7;
+
+	if (__atomic_load_n(tail, __ATOMIC_ACQUIRE) != seq) {
+		return false;
+	}
+	memcpy(copy, line, 64);
+	return wire_line_check(copy) == ((const uint32_t *)copy)[13] &&
+	       ((const uint64_t *)copy)[7] == seq;
+}
+
+static bool read_cts(const struct repair_tx *tx, uint64_t seq, struct wire_cts *copy)
+{
+	const struct wire_cts *entry = &tx->cts[wire_slot(seq)];
+
+	if (!read_line(&entry->l0, seq, &copy->l0)) {
+		return false;
+	}
+	if (tx->end.path_count <= 8) {
+		memset(&copy->l1, 0, sizeof(copy->l1));
+		return true;
+	}
+	return read_line(&entry->l1, seq, &copy->l1);
+}
+
+static void fill_piece(const struct repair_tx *tx, const struct repair_tx_msg *msg,
+		       unsigned int piece, struct repair_piece *out)
+{
+	const struct repair_path *path = &tx->end.paths[out->path];
+	uint64_t offset = plan_piece_offset_bytes(msg->cut, piece);
+
+	out->wr_id = repair_end_wr_id(&tx->end, out->path, WR_KIND_ITEM);
+	out->part_wr_id = repair_end_wr_id(&tx->end, out->path, WR_KIND_PART);
+	out->cookie = msg->cookie;
+	out->local_addr = msg->local_addr + offset;
+	out->remote_addr = msg->remote_addr + offset;
+	out->len_bytes = plan_piece_len_bytes(msg->cut, msg->size_bytes, piece);
+	out->rkey = msg->rkeys[out->path];
+	out->whole = msg->whole;
+	out->record_idx = wire_record_idx(msg->seq, piece);
+	out->imm = wire_imm_pack(
+		(struct wire_imm){.kind = msg->whole ? WIRE_IMM_WHOLE : WIRE_IMM_RECORD,
+				  .epoch_low = (uint8_t)path->epoch,
+				  .piece = (uint8_t)piece,
+				  .seq_low = (uint16_t)msg->seq});
+	out->record = (struct wire_record){.seq = msg->seq,
+					   .total_bytes = msg->size_bytes,
+					   .offset_bytes = offset,
+					   .len_bytes = out->len_bytes,
+					   .epoch = path->epoch,
+					   .piece = (uint16_t)piece,
+					   .pieces = (uint16_t)msg->cut.pieces};
+}
+
+/* Post one pending piece. False when no path can take it now. */
+static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned int piece)
+{
+	uint32_t len = plan_piece_len_bytes(msg->cut, msg->size_bytes, piece);
+	int p = plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count, msg->key_mask,
+			  len, tx->end.limits.window_bytes);
+	struct repair_piece out = {0};
+	struct wrq_item item = {.kind = WRQ_PIECE,
+				.slot = (uint8_t)wire_slot(msg->seq),
+				.piece = (uint8_t)piece,
+				.len_bytes = len};
+
+	if (p < 0) {
+		return false;
+	}
+	out.path = (unsigned int)p;
+	fill_piece(tx, msg, piece, &out);
+	/* Booked before the attempt: a post that fails half way is the path's until it is fenced.
+	 */
+	msg->pending &= ~(1u << piece);
+	msg->sent[p] |= 1u << piece;
+	msg->wrs_out++;
+	if (repair_end_posted(&tx->end, out.path, item,
+			      tx->end.ops->post_piece(tx->end.ctx, &out))) {
+		msg->pending |= 1u << piece;
+		msg->sent[p] &= ~(1u << piece);
+		msg->wrs_out--;
+		return false;
+	}
+	tx->sent_bytes += len;
+	return true;
+}
+
+static void tx_pump(struct repair_end *end)
+{
+	struct repair_tx *tx = to_tx(end);
+
+	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
+		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
+
+		while (msg->pending && !end->failed) {
+			if (!post_piece(tx, msg, (unsigned int)__builtin_ctz(msg->pending))) {
+				return; /* oldest first: nothing overtakes a message that waits */
+			}
+		}
+	}
+}
+
+static void tx_arrived(struct repair_end *end, unsigned int path, uint32_t imm, uint32_t len_bytes)
+{
+	(void)imm;
+	(void)len_bytes;
+	repair_end_fail(end, CAUSE_PROTOCOL, path, "a receiver sent data to a sender");
+}
+
+static void tx_retire(struct repair_end *end, unsigned int path, struct wrq_item item)
+{
+	struct repair_tx_msg *msg = &to_tx(end)->msgs[item.slot];
+
+	(void)path;
+	if (item.kind == WRQ_PIECE) {
+		ASSERT(msg->wrs_out > 0);
+		msg->wrs_out--;
+	}
+}
+
+static void tx_read_out(const struct repair_end *end, struct frame_fenced *out)
+{
+	(void)end;
+	out->next_seq = 0;
+	memset(out->pieces, 0, sizeof(out->pieces));
+}
+
+/* The receiver's book says so: by acknowledgement word, FENCED or CLOSE. */
+static void note_acked(struct repair_tx *tx, uint64_t next_seq)
+{
+	if (next_seq > tx->next_seq) {
+		repair_end_fail(&tx->end, CAUSE_PROTOCOL, PATHS_MAX,
+				"the receiver acknowledged what was not sent");
+	} else if (next_seq > tx->acked_seq) {
+		tx->acked_seq = next_seq;
+	}
+}
+
+static uint64_t pieces_len_bytes(const struct repair_tx_msg *msg, uint32_t pieces)
+{
+	uint64_t sum = 0;
+
+	for (; pieces; pieces &= pieces - 1) {
+		sum += plan_piece_len_bytes(msg->cut, msg->size_bytes,
+					    (uint32_t)__builtin_ctz(pieces));
+	}
+	return sum;
+}
+
+/*
+ * Both ends are fenced. What was ever posted on the path in this epoch and is not in the receiver's
+ * book goes back to pending, whether or not a completion said it was sent: an HCA may acknowledge
+ * and die before it places (P3).
+ */
+static void tx_reconcile(struct repair_end *end, unsigned int path, const struct frame_fenced *peer,
+			 struct repair_report *report)
+{
+	struct repair_tx *tx = to_tx(end);
+
+	note_acked(tx, peer->next_seq);
+	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
+		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
+		uint32_t missing = 0;
+
+		if (msg->open && seq >= peer->next_seq && seq >= tx->acked_seq) {
+			uint64_t ahead = seq - peer->next_seq;
+
+			missing = msg->sent[path] &
+				  (ahead < WINDOW_MSGS ? ~peer->pieces[ahead] : UINT32_MAX);
+		}
+		msg->sent[path] = 0;
+		msg->pending |= missing;
+		report->replay_bytes += pieces_len_bytes(msg, missing);
+		report->replay_pieces += (uint32_t)__builtin_popcount(missing);
+	}
+	tx->replay_bytes += report->replay_bytes;
+	tx->replay_pieces += report->replay_pieces;
+}
+
+static bool tx_starved(const struct repair_end *end)
+{
+	const struct repair_tx *tx = to_const_tx(end);
+	uint32_t up = repair_end_up_mask(end);
+
+	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
+		const struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
+
+		if (msg->pending && !(msg->key_mask & up)) {
+			return true;
+		}
+	}
+	return up == 0;
+}
+
+static const struct repair_role tx_role = {
+	.arrived = tx_arrived,
+	.retire = tx_retire,
+	.read_out = tx_read_out,
+	.reconcile = tx_reconcile,
+	.pump = tx_pump,
+	.starved = tx_starved,
+};
+
+void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ctx,
+		    const struct repair_limits *limits, const struct wire_cts *cts,
+		    const struct wire_ack *acks)
+{
+	memset(tx, 0, sizeof(*tx));
+	repair_end_init(&tx->end, &tx_role, ops, ctx, limits);
+	tx->cts = cts;
+	tx->acks = acks;
+	tx->next_seq = 1;
+	tx->acked_seq = 1;
+	tx->released_seq = 1;
+}
+
+static void open_msg(struct repair_tx *tx, const struct repair_send *send,
+		     const struct wire_cts *cts)
+{
+	struct repair_tx_msg *msg = &tx->msgs[wire_slot(tx->next_seq)];
+
+	*msg = (struct repair_tx_msg){.seq = tx->next_seq,
+				      .open = true,
+				      .cookie = send->cookie,
+				      .local_addr = send->addr,
+				      .remote_addr = cts->l0.addr,
+				      .size_bytes = send->size_bytes};
+	if (msg->size_bytes > cts->l0.size_bytes) {
+		msg->size_bytes = cts->l0.size_bytes;
+	}
+	msg->whole = msg->size_bytes <= tx->end.limits.small_bytes;
+	msg->cut = msg->whole ? (struct plan_cut){1, msg->size_bytes}
+			      : plan_cut(msg->size_bytes, tx->end.limits.piece_min_bytes);
+	/* Nothing is read or written by an empty message: every path will do. */
+	msg->key_mask = msg->size_bytes ? send->key_mask & cts->l0.key_mask : UINT32_MAX;
+	memcpy(msg->rkeys, cts->l0.rkeys, sizeof(cts->l0.rkeys));
+	memcpy(msg->rkeys + 8, cts->l1.rkeys, sizeof(cts->l1.rkeys));
+	msg->pending = all_pieces(msg->cut);
+}
+
+int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,
+		   uint64_t *seq)
+{
+	struct wire_cts cts;
+
+	tx->end.now_ns = now_ns;
+	if (tx->end.failed) {
+		return -EIO;
+	}
+	if (tx->next_seq - tx->released_seq >= WINDOW_MSGS || !read_cts(tx, tx->next_seq, &cts)) {
+		return -EAGAIN;
+	}
+	open_msg(tx, send, &cts);
+	*seq = tx->next_seq++;
+	tx_pump(&tx->end);
+	return 0;
+}
+
+void repair_tx_poll_acks(struct repair_tx *tx)
+{
+	for (unsigned int p = 0; p < tx->end.path_count; p++) {
+		note_acked(tx, __atomic_load_n(&tx->acks[p].next_seq, __ATOMIC_ACQUIRE));
+	}
+}
+
+bool repair_tx_done(const struct repair_tx *tx, uint64_t seq, uint64_t *size_bytes)
+{
+	const struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
+
+	ASSERT(msg->seq == seq && msg->open);
+	if (seq >= tx->acked_seq || msg->wrs_out > 0) {
+		return false;
+	}
+	ASSERT(msg->pending == 0);
+	*size_bytes = msg->size_bytes;
+	return true;
+}
+
+void repair_tx_release(struct repair_tx *tx, uint64_t seq)
+{
+	ASSERT(tx->msgs[wire_slot(seq)].seq == seq);
+	tx->msgs[wire_slot(seq)].open = false;
+	while (tx->released_seq < tx->next_seq && !tx->msgs[wire_slot(tx->released_seq)].open) {
+		tx->released_seq++;
+	}
+}
+
+void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq)
+{
+	note_acked(tx, next_seq);
+	tx->end.peer_closed = true;
+}

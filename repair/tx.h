@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_TX_H
+#define BRAID_REPAIR_TX_H
+
+#include "repair/end.h"
+
+/** One message at the sender. */
+struct repair_tx_msg {
+	uint64_t seq; /* 0: slot never used */
+	bool open;    /* between send and release */
+	bool whole;
+	void *cookie;
+	uint64_t local_addr, remote_addr, size_bytes;
+	uint32_t key_mask; /* paths on which both buffers are registered */
+	uint32_t rkeys[PATHS_MAX];
+	struct plan_cut cut;
+	uint32_t pending;         /* pieces not posted on any path */
+	uint32_t sent[PATHS_MAX]; /* pieces posted on path p in its present epoch */
+	uint32_t wrs_out;         /* items of this message not yet back */
+};
+
+/**
+ * Sender end of a comm. A send is done when the receiver's book covers it (acknowledgement word or
+ * FENCED frame) and no WR of it is out: then nothing can read its buffer any more, and the
+ * receiver's software is known to have the data (P3).
+ */
+struct repair_tx {
+	struct repair_end end;
+	const struct wire_cts *cts;  /* ring of WINDOW_MSGS entries, written by the peer */
+	const struct wire_ack *acks; /* PATHS_MAX words, written by the peer */
+	uint64_t next_seq;           /* of the next send */
+	uint64_t acked_seq;          /* every message below is complete at the receiver */
+	uint64_t released_seq;       /* every message below was reported done */
+	struct repair_tx_msg msgs[WINDOW_MSGS];
+	uint64_t sent_bytes, replay_bytes, replay_pieces;
+};
+
+struct repair_send {
+	void *cookie;
+	uint64_t addr;
+	uint64_t size_bytes;
+	uint32_t key_mask; /* paths on which the buffer is registered here */
+};
+
+void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ctx,
+		    const struct repair_limits *limits, const struct wire_cts *cts,
+		    const struct wire_ack *acks);
+
+/**
+ * Send the next message if the receiver is ready for it. The size is clamped to the receive's.
+ * 0; -EAGAIN: no clear-to-send or window full, try again; -EIO: the comm has failed.
+ */
+int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,
+		   uint64_t *seq);
+
+/** Look at the acknowledgement words. */
+void repair_tx_poll_acks(struct repair_tx *tx);
+
+/** True when message seq is done; *size_bytes is what was sent. */
+bool repair_tx_done(const struct repair_tx *tx, uint64_t seq, uint64_t *size_bytes);
+
+/** Free the slot of a done message. */
+void repair_tx_release(struct repair_tx *tx, uint64_t seq);
+
+/** The receiver closed: its book at that moment. */
+void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_WRQ_H
+#define BRAID_REPAIR_WRQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Items one path may have posted and not completed; an item is a chain of one or two WRs. */
+enum {
+	WRQ_ITEMS = 256,
+	WRQ_WRS = 2 * WRQ_ITEMS
+};
+
+enum wrq_kind {
+	WRQ_PIECE,  /* data (and its record) of (slot, piece) */
+	WRQ_CTS,    /* first clear-to-send entry of a slot */
+	WRQ_RECTS,  /* repeated clear-to-send entry of a slot */
+	WRQ_ACK,    /* acknowledgement word */
+	WRQ_MARKER, /* posted behind everything when the QP is in ERR: its flush is the last */
+	WRQ_KIND_COUNT
+};
+
+struct wrq_item {
+	uint8_t kind; /* enum wrq_kind */
+	uint8_t slot;
+	uint8_t piece;
+	uint32_t len_bytes;
+};
+
+/**
+ * The sender's book of one send queue: what was posted and has not come back, in order. Indices run
+ * freely; RC completes in order, so a success for index i retires everything up to i.
+ */
+struct wrq {
+	uint32_t posted, done; /* free-running */
+	struct wrq_item items[WRQ_ITEMS];
+};
+
+static inline uint32_t wrq_out(const struct wrq *q)
+{
+	return q->posted - q->done;
+}
+
+/** Room for one more item, one place always kept for the marker. */
+static inline bool wrq_has_room(const struct wrq *q)
+{
+	return wrq_out(q) < WRQ_ITEMS - 1;
+}
+
+/** Index the next item will get. */
+static inline uint32_t wrq_next(const struct wrq *q)
+{
+	return q->posted;
+}
+
+/** Record an item as posted. There must be room (the marker may use the last place). */
+void wrq_push(struct wrq *q, struct wrq_item item);
+
+/** True when idx is posted and not done: anything else is a completion we do not know. */
+bool wrq_knows(const struct wrq *q, uint32_t idx);
+
+/** Take the oldest item off. There must be one. */
+struct wrq_item wrq_pop(struct wrq *q);
+
+#endif
