@@ -16,11 +16,11 @@ struct ib_mr {
 	uint32_t rail_mask; /* bit r: registered on rail r */
 	uint32_t lkeys[RAILS_MAX], rkeys[RAILS_MAX];
 	/* private below: owned by the cache and its lock */
-	struct ibv_mr *mrs[RAILS_MAX];
+	struct ibv_mr *mrs[RAILS_MAX]; /* one per device, at its first rail */
 	uintptr_t addr;
 	size_t len_bytes;
 	unsigned int ref_count;
-	int dmabuf_fd_used;
+	bool ordered, dmabuf;
 	struct ib_mr *next;
 };
 
@@ -48,8 +48,19 @@ int ib_mr_get_dmabuf(struct ib_mr_cache *cache, void *addr, size_t len_bytes, ui
 /** Drop a reference; at zero deregister on every rail. NULL is fine. */
 void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr);
 
-/** What this host was seen to be able to do, tried once: enum bits of NCCL's ptrSupport (1 host, 2
- * CUDA, 4 DMABUF). */
+/** Bits of NCCL's ptrSupport. */
+enum {
+	IB_PTR_HOST = 1,
+	IB_PTR_CUDA = 2,
+	IB_PTR_DMABUF = 4
+};
+
+/**
+ * What this host was seen to be able to do: IB_PTR_* bits of any rail; each rail's own are in its
+ * ptr_support. GPU bits are set only after a registration of GPU memory has worked, for which the
+ * calling thread's CUDA context is used, or one that is already active; none is ever created. The
+ * result is kept, unless there was no context to try with. Blocks: NCCL's init thread.
+ */
 int ib_mr_ptr_support(struct ib_rails *rails);
 
 #endif

@@ -30,16 +30,22 @@ struct ib_rail {
 	int gid_index;
 	union ibv_gid gid;
 	uint64_t guid; /* sys_image_guid as NCCL reports it */
+	int nccl_port; /* what NCCL is told: port + number of earlier rails with this PCI path */
+	int rail_id, plane_id; /* from NCCL_IB_HCA (name:port:rail:plane), -1 unknown */
 	uint32_t speed_mbps;
 	uint32_t max_qp, max_qp_wr, max_cqe;
 	char *pci_path; /* realpath, function digit zeroed as NCCL does; NULL if none; lives for
 			   ever */
-	int numa_node;  /* -1 unknown */
+	const char *dev_path; /* realpath of the device as it is, NULL if none; lives for ever */
+	const char *pf_path;  /* the same of its physical function; its own if it is none */
+	int numa_node;        /* -1 unknown */
 	bool relaxed_ordering;
 	struct ibv_context *ctx; /* shared by the rails of one device */
 	struct ibv_pd *pd;       /* shared by the rails of one device */
 	_Atomic bool port_up;
 	_Atomic bool device_fatal;
+	_Atomic int ptr_support; /* see ib_mr_ptr_support(); of this rail, 0 until tried */
+	struct ib_rails *rails;  /* table it is in */
 };
 
 struct ib_rails {
@@ -81,6 +87,7 @@ struct ib_event {
 	enum ib_event_kind kind;
 	uint8_t port;     /* port events */
 	uint32_t qpn;     /* QP events */
+	enum cause cause; /* what it means for a path; CAUSE_NONE when nothing is wrong */
 	const char *text; /* name of the verbs event, static */
 };
 
@@ -88,7 +95,9 @@ struct ib_event {
 int ib_rail_event_fd(const struct ib_rail *rail);
 
 /**
- * Take, acknowledge and translate one event of the rail's device. 1 event, 0 none, -errno. Loop
+ * Take, acknowledge and translate one event of the rail's device, and keep port_up and
+ * device_fatal of all rails of that device up to date. A CQ error is reported as QP_FATAL with the
+ * number of the QP it serves. 1 event, 0 none, -errno (the device is gone: stop watching). Loop
  * thread. ibv_get_async_event(3).
  */
 int ib_rail_event_next(struct ib_rail *rail, struct ib_event *out);

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ib/discover.h"
+
+#include "ib/gid.h"
+#include "ib/intern.h"
+#include "ib/pci.h"
+#include "ib/verbs.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A device while its ports are looked at. */
+struct device_scan {
+	const char *name;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd; /* NULL until the first port is used */
+	struct ibv_device_attr attr;
+	struct pci_place place;
+};
+
+static void left_out(const struct device_scan *dev, unsigned int port, const char *why)
+{
+	LOG_INFO("port %s:%u left out: %s", dev->name, port, why);
+}
+
+static void seen_add(struct discovery *d, const char *name, unsigned int port)
+{
+	size_t used = strlen(d->seen);
+
+	(void)snprintf(d->seen + used, sizeof(d->seen) - used, "%s%s:%u", used > 0 ? ", " : "",
+		       name, port);
+	d->port_count++;
+}
+
+static const char *state_reason(enum ibv_port_state state)
+{
+	static const char *const reasons[] = {
+		[IBV_PORT_NOP] = "port state unknown",
+		[IBV_PORT_DOWN] = "port is down",
+		[IBV_PORT_INIT] = "port is not configured by a subnet manager (INIT)",
+		[IBV_PORT_ARMED] = "port is ARMED, not ACTIVE",
+		[IBV_PORT_ACTIVE_DEFER] = "port is ACTIVE_DEFER, not ACTIVE",
+	};
+
+	if ((size_t)state < sizeof(reasons) / sizeof(reasons[0]) && reasons[state] != NULL) {
+		return reasons[state];
+	}
+	return "port is not ACTIVE";
+}
+
+static uint8_t link_layer(const struct ibv_port_attr *attr)
+{
+	if (attr->link_layer == IBV_LINK_LAYER_ETHERNET) {
+		return RAIL_LINK_ETHERNET;
+	}
+	/* drivers from before Ethernet ports existed say "unspecified" */
+	if (attr->link_layer == IBV_LINK_LAYER_INFINIBAND ||
+	    attr->link_layer == IBV_LINK_LAYER_UNSPECIFIED) {
+		return RAIL_LINK_INFINIBAND;
+	}
+	return 0;
+}
+
+/* Another function of the same physical port that is a rail already, or NULL. */
+static const struct ib_rail *twin(const struct discovery *d, const struct ib_rail *rail)
+{
+	for (unsigned int i = 0; i < d->rails->count; i++) {
+		const struct ib_rail *other = &d->rails->rails[i];
+
+		if (rail->pf_path != NULL && other->pf_path == rail->pf_path &&
+		    other->port == rail->port) {
+			return other;
+		}
+	}
+	return NULL;
+}
+
+static void fill_place(const struct discovery *d, const struct device_scan *dev,
+		       struct ib_rail *rail)
+{
+	char folded[PCI_PATH_MAX_BYTES];
+
+	strcpy(folded, dev->place.path);
+	ib_pci_path_fold(folded, d->cfg->ib_merge_vfs);
+	rail->pci_path = ib_intern(folded);
+	rail->dev_path = ib_intern(dev->place.path);
+	rail->pf_path =
+		dev->place.physfn[0] != '\0' ? ib_intern(dev->place.physfn) : rail->dev_path;
+	rail->numa_node = dev->place.numa_node;
+	rail->nccl_port = rail->port;
+	for (unsigned int i = 0; i < d->rails->count; i++) {
+		if (rail->pci_path != NULL && d->rails->rails[i].pci_path == rail->pci_path) {
+			rail->nccl_port++;
+		}
+	}
+}
+
+static int fill_gid(const struct discovery *d, const struct device_scan *dev, int table_len,
+		    struct ib_rail *rail)
+{
+	const struct gid_port port = {.ctx = dev->ctx,
+				      .device = dev->name,
+				      .sysfs_root = d->sysfs_root,
+				      .port = rail->port,
+				      .link_layer = rail->link_layer,
+				      .table_len = table_len};
+	struct gid_entry entry;
+	int rc = ib_gid_pick(&port, d->cfg, &entry);
+
+	if (rc != 0) {
+		return rc;
+	}
+	rail->gid = entry.gid;
+	rail->gid_index = entry.idx;
+	return 0;
+}
+
+/* Everything about a port but its place and objects. NULL, or why it cannot be used. */
+static const char *fill_port(const struct discovery *d, const struct device_scan *dev,
+			     struct ib_rail *rail)
+{
+	struct ibv_port_attr attr;
+	uint32_t speed_mbps;
+
+	if (ib_verbs_query_port(dev->ctx, rail->port, &attr, &speed_mbps) != 0) {
+		return "the device does not answer a query of the port";
+	}
+	if (attr.state != IBV_PORT_ACTIVE) {
+		return state_reason(attr.state);
+	}
+	rail->link_layer = link_layer(&attr);
+	if (rail->link_layer == 0) {
+		return "neither InfiniBand nor Ethernet";
+	}
+	rail->mtu = (uint8_t)attr.active_mtu;
+	rail->lid = attr.lid;
+	rail->speed_mbps = speed_mbps;
+	if (rail->link_layer == RAIL_LINK_INFINIBAND &&
+	    d->cfg->ib_pkey_idx >= (attr.pkey_tbl_len > 0 ? attr.pkey_tbl_len : 1)) {
+		return "NCCL_IB_PKEY is beyond its partition key table";
+	}
+	rail->pkey_index =
+		(uint16_t)(rail->link_layer == RAIL_LINK_INFINIBAND ? d->cfg->ib_pkey_idx : 0);
+	if (fill_gid(d, dev, attr.gid_tbl_len, rail) != 0) {
+		return d->cfg->ib_gid_idx >= 0 ? "no address at NCCL_IB_GID_INDEX in its GID table"
+					       : "no usable address in its GID table";
+	}
+	return NULL;
+}
+
+static void fill_device(const struct discovery *d, const struct device_scan *dev,
+			struct ib_rail *rail)
+{
+	(void)snprintf(rail->name, sizeof(rail->name), "%s", dev->name);
+	(void)snprintf(rail->label, sizeof(rail->label), "%s:%u", dev->name, rail->port);
+	rail->idx = d->rails->count;
+	rail->rails = d->rails;
+	rail->guid = dev->attr.sys_image_guid;
+	rail->max_qp = (uint32_t)dev->attr.max_qp;
+	rail->max_qp_wr = (uint32_t)dev->attr.max_qp_wr;
+	rail->max_cqe = (uint32_t)dev->attr.max_cqe;
+	rail->relaxed_ordering = d->cfg->ib_relaxed_ordering != 0 && ib_verbs_has_iova2();
+	rail->ctx = dev->ctx;
+	atomic_init(&rail->port_up, true);
+	atomic_init(&rail->device_fatal, false);
+	atomic_init(&rail->ptr_support, 0);
+}
+
+/* The domain that all rails of the device share. */
+static const char *open_pd(struct device_scan *dev, struct ib_rail *rail)
+{
+	if (dev->pd == NULL && ib_verbs_alloc_pd(dev->ctx, &dev->pd) != 0) {
+		dev->pd = NULL;
+		return "cannot allocate a protection domain";
+	}
+	rail->pd = dev->pd;
+	return NULL;
+}
+
+static void discover_port(struct discovery *d, struct device_scan *dev, uint8_t port)
+{
+	const struct hca_token *token;
+	const struct ib_rail *other;
+	const char *why;
+	struct ib_rail *rail;
+	char text[128];
+
+	seen_add(d, dev->name, port);
+	if (!ib_hca_filter_match(&d->filter, dev->name, port, &token)) {
+		left_out(dev, port, "not selected by NCCL_IB_HCA");
+		return;
+	}
+	d->passed_count++;
+	if (d->rails->count == RAILS_MAX) {
+		left_out(dev, port, "more ports than Braid uses");
+		return;
+	}
+	rail = &d->rails->rails[d->rails->count];
+	memset(rail, 0, sizeof(*rail));
+	rail->port = port;
+	rail->rail_id = token != NULL ? token->rail_id : -1;
+	rail->plane_id = token != NULL ? token->plane_id : -1;
+	why = fill_port(d, dev, rail);
+	if (why == NULL) {
+		fill_device(d, dev, rail);
+		fill_place(d, dev, rail);
+		other = d->cfg->ib_merge_vfs ? twin(d, rail) : NULL;
+		if (other != NULL) {
+			(void)snprintf(text, sizeof(text), "same physical port as %s",
+				       other->label);
+			why = text;
+		}
+	}
+	if (why == NULL) {
+		why = open_pd(dev, rail);
+	}
+	if (why != NULL) {
+		left_out(dev, port, why);
+		return;
+	}
+	d->rails->count++;
+}
+
+/* Events are taken by a loop that must not block in the library. */
+static int events_nonblocking(const struct ibv_context *ctx)
+{
+	int flags = fcntl(ctx->async_fd, F_GETFL);
+
+	if (flags < 0 || fcntl(ctx->async_fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+		return -errno;
+	}
+	return 0;
+}
+
+static void close_device(struct device_scan *dev)
+{
+	if (dev->pd != NULL) {
+		(void)ib_verbs_dealloc_pd(dev->pd);
+	}
+	(void)ib_verbs_close_device(dev->ctx);
+}
+
+void ib_discover_device(struct discovery *d, struct ibv_device *device)
+{
+	struct device_scan dev = {.name = ib_verbs_device_name(device)};
+	unsigned int before = d->rails->count;
+	int rc;
+
+	if (device->transport_type > IBV_TRANSPORT_IB) {
+		LOG_INFO("device %s left out: no InfiniBand transport (RC queue pairs)", dev.name);
+		return;
+	}
+	rc = ib_verbs_open_device(device, &dev.ctx);
+	if (rc != 0) {
+		LOG_WARN("device %s left out: cannot open it: %s", dev.name, strerror(-rc));
+		return;
+	}
+	rc = ib_verbs_query_device(dev.ctx, &dev.attr);
+	if (rc == 0) {
+		rc = events_nonblocking(dev.ctx);
+	}
+	if (rc != 0) {
+		LOG_WARN("device %s left out: it does not answer: %s", dev.name, strerror(-rc));
+		close_device(&dev);
+		return;
+	}
+	ib_pci_place_read(d->sysfs_root, dev.name, &dev.place);
+	for (unsigned int port = 1; port <= dev.attr.phys_port_cnt; port++) {
+		discover_port(d, &dev, (uint8_t)port);
+	}
+	if (d->rails->count == before) {
+		close_device(&dev);
+	}
+}

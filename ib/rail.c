@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ib/rail.h"
+
+#include "ib/discover.h"
+#include "ib/gid.h"
+#include "ib/pci.h"
+#include "ib/verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void log_rail(const struct ib_rail *rail)
+{
+	char gid[GID_TEXT_MAX_BYTES];
+
+	LOG_INFO("rail %u: %s %s %u Mb/s, GID %d %s, LID %u, MTU %u, PCI %s, NUMA %d%s", rail->idx,
+		 rail->label, rail->link_layer == RAIL_LINK_ETHERNET ? "RoCE" : "InfiniBand",
+		 rail->speed_mbps, rail->gid_index, ib_gid_text(&rail->gid, gid), rail->lid,
+		 128u << rail->mtu, rail->dev_path != NULL ? rail->dev_path : "none",
+		 rail->numa_node, rail->relaxed_ordering ? ", relaxed ordering" : "");
+}
+
+static void log_filter(const struct discovery *d)
+{
+	const struct hca_filter *filter = &d->filter;
+
+	if (d->passed_count == 0) {
+		LOG_WARN("NCCL_IB_HCA=%s leaves none of the ports that exist: %s", d->cfg->ib_hca,
+			 d->seen);
+		return;
+	}
+	for (unsigned int i = 0; i < filter->count; i++) {
+		if (!filter->tokens[i].used) {
+			LOG_WARN("NCCL_IB_HCA: nothing is named %s%s; there are: %s",
+				 filter->tokens[i].name,
+				 filter->tokens[i].port >= 0 ? " with that port" : "", d->seen);
+		}
+	}
+}
+
+static void log_found(const struct discovery *d)
+{
+	if (d->port_count == 0) {
+		LOG_INFO("no InfiniBand or RoCE port on this host");
+		return;
+	}
+	log_filter(d);
+	for (unsigned int i = 0; i < d->rails->count; i++) {
+		log_rail(&d->rails->rails[i]);
+	}
+	if (d->rails->count == 0 && d->passed_count > 0) {
+		LOG_WARN("none of the ports %s can be used; NCCL_DEBUG=INFO shows why", d->seen);
+	}
+}
+
+static void log_malformed(const struct braid_config *cfg, const char *wrong,
+			  struct ibv_device **devices, int count)
+{
+	char names[DISCOVER_SEEN_MAX_BYTES] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < count && used < sizeof(names); i++) {
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+					 i > 0 ? ", " : "", ib_verbs_device_name(devices[i]));
+	}
+	LOG_WARN("NCCL_IB_HCA=%s is malformed (%s), so no device is used; there are: %s",
+		 cfg->ib_hca, wrong, names);
+}
+
+/* 0 also when nothing was found; the reason is logged. */
+static int find_rails(const struct braid_config *cfg, struct ib_rails *rails)
+{
+	struct discovery d = {.cfg = cfg, .sysfs_root = PCI_SYSFS_ROOT, .rails = rails};
+	struct ibv_device **devices;
+	const char *wrong = NULL;
+	int device_count;
+	int rc = ib_verbs_get_devices(&devices, &device_count);
+
+	if (rc != 0) {
+		LOG_WARN("no InfiniBand or RoCE: cannot list the devices: %s", strerror(-rc));
+		return rc == -ENOMEM ? rc : 0;
+	}
+	if (ib_hca_filter_parse(cfg->ib_hca, &d.filter, &wrong) != 0) {
+		log_malformed(cfg, wrong, devices, device_count);
+	} else {
+		for (int i = 0; i < device_count; i++) {
+			ib_discover_device(&d, devices[i]);
+		}
+		log_found(&d);
+	}
+	ib_verbs_free_devices(devices);
+	return 0;
+}
+
+int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out)
+{
+	struct ib_rails *rails = calloc(1, sizeof(*rails));
+	int rc = 0;
+
+	if (rails == NULL) {
+		return -ENOMEM;
+	}
+	if (cfg->ib_disable) {
+		LOG_INFO("no rails: NCCL_IB_DISABLE is set");
+	} else if (ib_verbs_load() == 0) { /* which says why not */
+		rc = find_rails(cfg, rails);
+	}
+	if (rc != 0) {
+		free(rails);
+		return rc;
+	}
+	*out = rails;
+	return 0;
+}
+
+/* Is this the first rail of its device? */
+static bool owns_device(const struct ib_rails *rails, unsigned int idx)
+{
+	for (unsigned int i = 0; i < idx; i++) {
+		if (rails->rails[i].ctx == rails->rails[idx].ctx) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void ib_rails_close(struct ib_rails *rails)
+{
+	if (rails == NULL) {
+		return;
+	}
+	for (unsigned int i = 0; i < rails->count; i++) {
+		struct ib_rail *rail = &rails->rails[i];
+		int rc = 0;
+
+		if (owns_device(rails, i)) {
+			rc = ib_verbs_dealloc_pd(rail->pd);
+			rc = ib_verbs_close_device(rail->ctx) != 0 ? -EBUSY : rc;
+		}
+		if (rc != 0) {
+			LOG_INFO("rail %s: closing its device: %s", rail->label, strerror(-rc));
+		}
+	}
+	free(rails);
+}
+
+void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(out->name, rail->name, sizeof(out->name));
+	out->port = rail->port;
+	out->link_layer = rail->link_layer;
+	out->mtu = rail->mtu;
+	out->lid = rail->lid;
+	out->speed_mbps = rail->speed_mbps;
+	out->guid = rail->guid;
+	memcpy(out->gid, rail->gid.raw, sizeof(out->gid));
+}
+
+unsigned int ib_rail_distance(const struct ib_rail *a, const struct ib_rail *b)
+{
+	if (a == b || a->ctx == b->ctx || a->dev_path == NULL || b->dev_path == NULL) {
+		return 0;
+	}
+	if ((a->guid != 0 && a->guid == b->guid) ||
+	    ib_pci_path_same_bridge(a->dev_path, b->dev_path)) {
+		return 0;
+	}
+	if (a->numa_node >= 0 && b->numa_node >= 0) {
+		return a->numa_node == b->numa_node ? 1 : 2;
+	}
+	return ib_pci_path_same_root(a->dev_path, b->dev_path) ? 1 : 2;
+}
