@@ -222,6 +222,8 @@ const char *event_name(enum event_kind kind)
 	return (unsigned)kind < EVENT_COUNT ? specs[kind].name : "unknown";
 }
 
+static_assert(LINE_MAX_BYTES > PATH_MAX + HOST_NAME_MAX, "what is cut is too long for open(2)");
+
 /* Expand %h, %p and %%; anything else after a percent sign is refused. */
 static int pattern_expand(const char *pattern, struct line *path)
 {
@@ -241,7 +243,7 @@ static int pattern_expand(const char *pattern, struct line *path)
 			return -EINVAL;
 		}
 	}
-	return path->is_full ? -ENAMETOOLONG : 0;
+	return 0;
 }
 
 static int file_open(const char *path, int *out)
