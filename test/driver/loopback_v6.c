@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define NET_V 6
+#include "test/driver/loopback_version.h"

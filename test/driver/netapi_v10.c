@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define NET_V 10
+#include "test/driver/netapi_version.h"

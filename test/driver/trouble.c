@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/clock.h"
+#include "test/driver/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+static void fault_install(struct run *run, uint32_t i)
+{
+	char text[OPT_TEXT_MAX + 16];
+
+	run->faults[i].at_ns = clock_mono_ns();
+	if (rails_fault(run->rails, run->opt->faults[i].rule)) {
+		run_fail(run, "the fabric refused the fault '%s'", run->opt->faults[i].rule);
+	}
+	run->faults[i].done = true;
+	snprintf(text, sizeof(text), "install %s", run->opt->faults[i].rule);
+	sampler_mark(run->sampler, run->faults[i].at_ns, text);
+}
+
+static void signal_send(struct run *run, const struct opt_signal *want, struct trouble *trouble,
+			int signal, const char *text)
+{
+	children_signal(&run->children, want->rank, signal);
+	trouble->at_ns = clock_mono_ns();
+	trouble->done = true;
+	sampler_mark(run->sampler, trouble->at_ns, text);
+}
+
+static bool signal_due(const struct opt_signal *want, const struct trouble *trouble, uint32_t iter,
+		       uint32_t percent)
+{
+	return want->armed && !trouble->done && want->iter == iter && percent >= want->percent;
+}
+
+void trouble_tick(struct run *run, uint32_t iter, uint32_t percent)
+{
+	const struct options *opt = run->opt;
+
+	for (uint32_t i = 0; i < opt->fault_count; i++) {
+		if (!run->faults[i].done && opt->faults[i].iter == iter &&
+		    percent >= opt->faults[i].percent) {
+			fault_install(run, i);
+		}
+	}
+	if (signal_due(&opt->kill, &run->killed, iter, percent)) {
+		signal_send(run, &opt->kill, &run->killed, SIGKILL, "kill");
+	}
+	if (signal_due(&opt->stop, &run->stopped, iter, percent)) {
+		signal_send(run, &opt->stop, &run->stopped, SIGSTOP, "stop");
+	} else if (run->stopped.done && !run->continued.done &&
+		   clock_mono_ns() >= run->stopped.at_ns + opt->stop.pause_ms * NS_PER_MS) {
+		signal_send(run, &opt->stop, &run->continued, SIGCONT, "continue");
+	}
+}
+
+bool trouble_pending(const struct run *run, uint32_t iter)
+{
+	const struct options *opt = run->opt;
+	bool pending = (opt->kill.armed && !run->killed.done && opt->kill.iter == iter) ||
+		       (opt->stop.armed && !run->continued.done && opt->stop.iter == iter);
+
+	for (uint32_t i = 0; i < opt->fault_count; i++) {
+		pending = pending || (!run->faults[i].done && opt->faults[i].iter == iter);
+	}
+	return pending;
+}
