@@ -71,7 +71,9 @@ static int teardown(void **state)
 		snprintf(name, sizeof(name), "%s/%s", dir, entry->d_name);
 		unlink(name);
 	}
-	closedir(list);
+	if (list != NULL) {
+		closedir(list);
+	}
 	return rmdir(dir);
 }
 
