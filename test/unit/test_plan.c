@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/limits.h"
+#include "repair/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WINDOW_BYTES (1ull << 20)
+
+/* Everything a cut promises, checked piece by piece. */
+static void check_cut(uint64_t size, uint64_t min)
+{
+	struct plan_cut cut = plan_cut(size, min);
+	uint64_t next = 0;
+
+	assert_in_range(cut.pieces, 1, PIECES_MAX);
+	for (uint32_t i = 0; i < cut.pieces; i++) {
+		uint64_t offset = plan_piece_offset_bytes(cut, i);
+		uint64_t len = plan_piece_len_bytes(cut, size, i);
+
+		assert_true(offset == next);
+		assert_true(offset % PIECE_ALIGN_BYTES == 0);
+		assert_true(len > 0 || size == 0);
+		assert_true(len <= cut.piece_len_bytes);
+		if (i + 1 < cut.pieces) {
+			assert_true(len == cut.piece_len_bytes);
+			assert_true(len >= min);
+		}
+		next += len;
+	}
+	assert_true(next == size);
+	/* As many pieces as there is room for: more would break the minimum or the maximum. */
+	if (size > min && size <= min * PIECES_MAX) {
+		assert_int_equal(cut.pieces, (size + min - 1) / min);
+	}
+}
+
+static void test_cut_every_small_size(void **state)
+{
+	const uint64_t mins[] = {128, 256, 384, 1024};
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		for (uint64_t size = 0; size <= 3 * 32 * 128 + 300; size++) {
+			check_cut(size, mins[i]);
+		}
+		for (uint64_t size = 32 * mins[i] - 300; size <= 32 * mins[i] + 300; size++) {
+			check_cut(size, mins[i]);
+		}
+	}
+}
+
+static void test_cut_around_boundaries(void **state)
+{
+	const uint64_t mins[] = {128, 4096, 65536, 1u << 20};
+	const uint64_t sizes[] = {1u << 15, 1u << 20, 1u << 25, 1ull << 30, 1ull << 32, 1ull << 36};
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		for (size_t j = 0; j < 6; j++) {
+			for (uint64_t d = 0; d <= 600; d++) {
+				check_cut(sizes[j] - 300 + d, mins[i]);
+			}
+			for (uint64_t k = 1; k <= 40; k++) {
+				check_cut(sizes[j] + k * mins[i] - 1, mins[i]);
+				check_cut(sizes[j] + k * mins[i], mins[i]);
+				check_cut(sizes[j] + k * mins[i] + 1, mins[i]);
+			}
+		}
+		for (uint64_t k = 1; k <= 40; k++) {
+			check_cut(k * mins[i] - 1, mins[i]);
+			check_cut(k * mins[i], mins[i]);
+			check_cut(k * mins[i] + 1, mins[i]);
+		}
+	}
+	/* The largest message whose pieces still have 32-bit lengths. */
+	check_cut(32ull * (UINT32_MAX - 127), 128);
+}
+
+static void test_cut_fixed_values(void **state)
+{
+	struct plan_cut cut;
+
+	(void)state;
+	cut = plan_cut(0, 65536);
+	assert_int_equal(cut.pieces, 1);
+	assert_int_equal(plan_piece_len_bytes(cut, 0, 0), 0);
+	cut = plan_cut(65536, 65536);
+	assert_int_equal(cut.pieces, 1);
+	cut = plan_cut(65537, 65536);
+	assert_int_equal(cut.pieces, 2);
+	assert_int_equal(plan_piece_len_bytes(cut, 65537, 1), 1);
+	cut = plan_cut(1ull << 30, 65536);
+	assert_int_equal(cut.pieces, 32);
+	assert_int_equal(plan_piece_len_bytes(cut, 1ull << 30, 31), 1u << 25);
+	cut = plan_cut((1ull << 30) + 1, 65536);
+	assert_int_equal(cut.piece_len_bytes, (1u << 25) + 128);
+}
+
+static struct repair_path *paths_up(unsigned int count)
+{
+	static struct repair_path paths[PATHS_MAX];
+
+	memset(paths, 0, sizeof(paths));
+	for (unsigned int i = 0; i < count; i++) {
+		paths[i].state = PATH_UP;
+		paths[i].weight = 1;
+		paths[i].epoch = 1;
+	}
+	return paths;
+}
+
+static int pick(const struct repair_path *paths, unsigned int count, uint32_t mask)
+{
+	return plan_pick(paths, count, count, mask, 100, WINDOW_BYTES);
+}
+
+static void test_pick_least_loaded(void **state)
+{
+	struct repair_path *paths = paths_up(4);
+
+	(void)state;
+	assert_int_equal(pick(paths, 4, 0xf), 0); /* ties: the nearest */
+	paths[0].inflight_bytes = 10;
+	assert_int_equal(pick(paths, 4, 0xf), 1);
+	paths[1].inflight_bytes = 20;
+	paths[2].inflight_bytes = 5;
+	paths[3].inflight_bytes = 6;
+	assert_int_equal(pick(paths, 4, 0xf), 2);
+	assert_int_equal(pick(paths, 4, 0xb), 3); /* not registered on path 2 */
+	assert_int_equal(pick(paths, 4, 0), -1);
+	assert_int_equal(pick(paths, 0, 0xf), -1);
+}
+
+/* Long runs share bytes by weight, to within one piece. */
+static void test_pick_by_weight(void **state)
+{
+	struct repair_path *paths = paths_up(3);
+	const uint32_t weights[] = {400, 200, 100};
+
+	(void)state;
+	for (unsigned int i = 0; i < 3; i++) {
+		paths[i].weight = weights[i];
+	}
+	for (unsigned int i = 0; i < 7000; i++) {
+		int p = plan_pick(paths, 3, 3, 0x7, 100, UINT64_MAX / 2);
+
+		assert_in_range(p, 0, 2);
+		paths[p].inflight_bytes += 100;
+	}
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_in_range(paths[i].inflight_bytes, weights[i] * 1000 - 200,
+				weights[i] * 1000 + 200);
+	}
+}
+
+static void test_pick_states(void **state)
+{
+	(void)state;
+	for (int s = 0; s < PATH_STATE_COUNT; s++) {
+		struct repair_path *paths = paths_up(2);
+
+		paths[0].state = (enum path_state)s;
+		assert_int_equal(pick(paths, 2, 0x3), s == PATH_UP ? 0 : 1);
+		paths[1].state = (enum path_state)s;
+		assert_int_equal(pick(paths, 2, 0x3), s == PATH_UP ? 0 : -1);
+	}
+}
+
+static void test_pick_standby(void **state)
+{
+	struct repair_path *paths = paths_up(4);
+
+	(void)state;
+	/* Active ones are full: a standby does not help out, it is for failures. */
+	paths[0].inflight_bytes = WINDOW_BYTES;
+	paths[1].inflight_bytes = WINDOW_BYTES;
+	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), -1);
+	/* One active fails: the first standby takes its place, and only that one. */
+	paths[0].state = PATH_DOWN;
+	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), 2);
+	paths[2].inflight_bytes = WINDOW_BYTES;
+	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), -1);
+	paths[1].state = PATH_FENCING;
+	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), 3);
+	/* Unregistered active paths count as missing. */
+	paths = paths_up(4);
+	assert_int_equal(plan_pick(paths, 4, 2, 0xc, 100, WINDOW_BYTES), 2);
+}
+
+static void test_pick_window_and_room(void **state)
+{
+	struct repair_path *paths = paths_up(1);
+
+	(void)state;
+	/* An idle path takes a piece larger than the window: otherwise it would never go. */
+	assert_int_equal(plan_pick(paths, 1, 1, 1, WINDOW_BYTES * 4, WINDOW_BYTES), 0);
+	paths[0].inflight_bytes = 1;
+	assert_int_equal(plan_pick(paths, 1, 1, 1, WINDOW_BYTES, WINDOW_BYTES), -1);
+	assert_int_equal(plan_pick(paths, 1, 1, 1, WINDOW_BYTES - 1, WINDOW_BYTES), 0);
+	paths[0].inflight_bytes = 0;
+	while (wrq_has_room(&paths[0].sq)) {
+		wrq_push(&paths[0].sq, (struct wrq_item){.kind = WRQ_PIECE});
+	}
+	assert_int_equal(plan_pick(paths, 1, 1, 1, 0, WINDOW_BYTES), -1);
+	wrq_pop(&paths[0].sq);
+	assert_int_equal(plan_pick(paths, 1, 1, 1, 0, WINDOW_BYTES), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cut_every_small_size),
+		cmocka_unit_test(test_cut_around_boundaries),
+		cmocka_unit_test(test_cut_fixed_values),
+		cmocka_unit_test(test_pick_least_loaded),
+		cmocka_unit_test(test_pick_by_weight),
+		cmocka_unit_test(test_pick_states),
+		cmocka_unit_test(test_pick_standby),
+		cmocka_unit_test(test_pick_window_and_room),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
