@@ -53,6 +53,7 @@ struct loopback_request {
 	size_t wire_bytes; /**< header and payload through the socket so far */
 	bool complete;     /**< all of it went through */
 	unsigned visits;   /**< calls of test since then, for misbehaviour that takes its time */
+	unsigned char *bounce; /**< receiver, when something is to go wrong: holds the payload */
 	unsigned char old[LOOPBACK_KEPT_BYTES]; /**< what the memory held when it was posted */
 };
 
@@ -90,12 +91,16 @@ int loopback_test(struct loopback_request *request, int *done, int *size);
 
 /** True if this request is the one to go wrong, in this way. */
 bool loopback_fault_is(const struct loopback_request *request, enum loopback_fault fault);
+/** True if this request is the one to go wrong, in whatever way. */
+bool loopback_fault_armed(const struct loopback_request *request);
+/** The whole message is in request->bounce: put it in its place, spoiled. */
+void loopback_fault_strike(struct loopback_request *request);
 /**
- * A message went through the socket: misbehave if it is the one. *done says whether test may report
- * it, *size what it reports. Returns what test should.
+ * A message is about to be reported: *done says whether test may do so, *size what it reports; both
+ * may be changed. Returns what test should.
  */
-int loopback_fault_apply(struct loopback_request *request, int *done, int *size);
-/** On each call for a comm: the late write, if its place is free. */
+int loopback_fault_report(struct loopback_request *request, int *done, int *size);
+/** On each call of test for a comm: the late write, if its place is free. */
 void loopback_fault_late(struct loopback_comm *comm);
 
 #endif

@@ -62,55 +62,61 @@ static size_t kept_bytes(const struct loopback_request *request)
 	return request->len_bytes < LOOPBACK_KEPT_BYTES ? request->len_bytes : LOOPBACK_KEPT_BYTES;
 }
 
-static int receive_spoil(struct loopback_request *request, enum loopback_fault fault, int *done,
-			 int *size)
+bool loopback_fault_armed(const struct loopback_request *request)
 {
-	struct loopback_comm *comm = request->comm;
-	size_t middle = request->len_bytes / 2;
+	uint64_t seq;
 
-	switch (fault) {
-	case LOOPBACK_CORRUPT:
-		request->data[middle] ^= 1;
-		break;
-	case LOOPBACK_LATE:
-		comm->late_at = request->data + middle;
-		break;
-	case LOOPBACK_DUPLICATE:
-		memcpy(request->data, comm->previous, kept_bytes(request));
-		break;
-	case LOOPBACK_DROP:
-		memcpy(request->data, request->old, kept_bytes(request));
-		break;
-	case LOOPBACK_LOSE:
-		*done = 0;
-		break;
-	case LOOPBACK_OVERRUN:
-		memset(request->data + request->len_bytes, SCRIBBLE, SCRIBBLE_BYTES);
-		break;
-	case LOOPBACK_UNDERRUN:
+	return fault_told(&seq) != LOOPBACK_NONE && request->seq == seq;
+}
+
+void loopback_fault_strike(struct loopback_request *request)
+{
+	size_t len_bytes = request->header;
+	/* First 4 bytes of the middle unit of ll. */
+	size_t middle = len_bytes / 2 & ~(size_t)7;
+	uint64_t seq;
+	enum loopback_fault fault = fault_told(&seq);
+
+	if (!len_bytes) {
+		return;
+	}
+	if (fault == LOOPBACK_CORRUPT || fault == LOOPBACK_TORN) {
+		request->bounce[middle] ^= 1;
+	} else if (fault == LOOPBACK_DUPLICATE) {
+		memcpy(request->bounce, request->comm->previous, kept_bytes(request));
+	} else if (fault == LOOPBACK_DROP) {
+		memcpy(request->bounce, request->old, kept_bytes(request));
+	} else if (fault == LOOPBACK_OVERRUN) {
+		memset(request->data + len_bytes, SCRIBBLE, SCRIBBLE_BYTES);
+	} else if (fault == LOOPBACK_UNDERRUN) {
 		memset(request->data - SCRIBBLE_BYTES, SCRIBBLE, SCRIBBLE_BYTES);
-		break;
-	case LOOPBACK_SIZE:
-		*size += 4;
-		break;
-	case LOOPBACK_ERROR:
+	}
+	memcpy(request->data, request->bounce, len_bytes);
+}
+
+static int report_spoil(struct loopback_request *request, enum loopback_fault fault, int *done,
+			int *size)
+{
+	size_t middle = request->len_bytes / 2 & ~(size_t)7;
+
+	if (fault == LOOPBACK_ERROR) {
 		return -EIO;
-	case LOOPBACK_TORN:
-		/* First 4 bytes of the middle unit: wrong when first looked at, right when done. */
-		request->data[middle & ~(size_t)7] ^= SCRIBBLE;
-		*done = request->visits > 0;
-		break;
-	case LOOPBACK_NONE:
-	case LOOPBACK_REQUEST:
-	case LOOPBACK_EAGER:
-	case LOOPBACK_AFTER:
-	case LOOPBACK_FAULT_COUNT:
-		break;
+	}
+	if (fault == LOOPBACK_SIZE) {
+		*size += 4;
+	} else if (fault == LOOPBACK_LOSE) {
+		*done = 0;
+	} else if (fault == LOOPBACK_LATE) {
+		request->comm->late_at = request->data + middle;
+	} else if (fault == LOOPBACK_TORN && request->visits == 0) {
+		*done = 0; /* the flags are there, one word of the data is not */
+	} else if (fault == LOOPBACK_TORN) {
+		request->data[middle] ^= 1;
 	}
 	return 0;
 }
 
-int loopback_fault_apply(struct loopback_request *request, int *done, int *size)
+int loopback_fault_report(struct loopback_request *request, int *done, int *size)
 {
 	struct loopback_comm *comm = request->comm;
 	uint64_t seq;
@@ -121,7 +127,7 @@ int loopback_fault_apply(struct loopback_request *request, int *done, int *size)
 		return 0;
 	}
 	if (request->seq == seq && request->len_bytes) {
-		err = receive_spoil(request, fault, done, size);
+		err = report_spoil(request, fault, done, size);
 	}
 	memcpy(comm->previous, request->data, kept_bytes(request));
 	comm->last_at = fault == LOOPBACK_AFTER && request->len_bytes ? request->data : NULL;

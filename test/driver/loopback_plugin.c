@@ -129,7 +129,6 @@ int loopback_post(struct loopback_comm *comm, void *data, size_t len_bytes, void
 {
 	struct loopback_request *request = &comm->requests[comm->post_seq % LOOPBACK_REQUESTS];
 
-	loopback_fault_late(comm);
 	if (request->busy) {
 		*out = NULL;
 		return 0;
@@ -149,6 +148,10 @@ int loopback_post(struct loopback_comm *comm, void *data, size_t len_bytes, void
 	}
 	memcpy(request->old, data,
 	       len_bytes < sizeof(request->old) ? len_bytes : sizeof(request->old));
+	if (!comm->sends && loopback_fault_armed(request)) {
+		/* Keep the payload out of sight until the fault strikes: ll reads buffers early. */
+		request->bounce = malloc(len_bytes + 1);
+	}
 	comm->post_seq++;
 	*out = request;
 	return 0;
@@ -174,8 +177,9 @@ static int request_move(struct loopback_request *request)
 	for (;;) {
 		size_t at = request->wire_bytes;
 		bool in_header = at < sizeof(request->header);
+		unsigned char *payload = request->bounce ? request->bounce : request->data;
 		unsigned char *from = in_header ? (unsigned char *)&request->header + at
-						: request->data + (at - sizeof(request->header));
+						: payload + (at - sizeof(request->header));
 		size_t left = in_header ? sizeof(request->header) - at
 					: sizeof(request->header) + request->header - at;
 
@@ -210,6 +214,11 @@ static int comm_move(struct loopback_comm *comm)
 		if (moved <= 0) {
 			return moved;
 		}
+		if (request->bounce) {
+			loopback_fault_strike(request);
+			free(request->bounce);
+			request->bounce = NULL;
+		}
 		request->complete = true;
 		comm->move_seq++;
 	}
@@ -228,7 +237,7 @@ int loopback_test(struct loopback_request *request, int *done, int *size)
 	}
 	*done = 1;
 	*size = (int)request->len_bytes;
-	err = loopback_fault_apply(request, done, size);
+	err = loopback_fault_report(request, done, size);
 	request->visits++;
 	if (*done) {
 		request->busy = false;

@@ -7,6 +7,8 @@
 
 #include "test/driver/loopback.h"
 
+#include <errno.h>
+
 #define NET_GLUE2(a, b) a##b
 #define NET_GLUE(a, b)  NET_GLUE2(a, b)
 #if NET_V == 10
@@ -27,6 +29,9 @@ typedef int reg_size;
 
 static enum nccl_result result_of(int err)
 {
+	if (err == -ECONNRESET || err == -EPIPE) {
+		return NCCL_RESULT_REMOTE;
+	}
 	return err ? NCCL_RESULT_SYSTEM : NCCL_RESULT_SUCCESS;
 }
 

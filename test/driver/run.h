@@ -15,6 +15,7 @@
 struct iter_record {
 	struct job job;
 	bool done;
+	bool reported;                        /**< its line was printed */
 	uint64_t start_ns;                    /**< the first rank's start, CLOCK_MONOTONIC */
 	uint64_t time_ns;                     /**< from there to the last rank's end */
 	uint64_t rail_bytes[RAILS_COUNT_MAX]; /**< sent, over all hosts */

@@ -85,7 +85,14 @@ static void send_finish(struct rank *rank, struct conn *conn, uint64_t idx, int 
 			  "send to rank %u, message %llu: test said %d bytes, were %zu", conn->peer,
 			  (unsigned long long)idx, size, want_bytes);
 	}
-	if (conn->proto != PROTO_DIRECT) {
+	if (conn->proto == PROTO_DIRECT) {
+		/* An input that was sent is not used again; partial results are. */
+		struct msg msg = flow_msg(&conn->flow, idx);
+
+		if (msg.from_in) {
+			data_poison(user_at(rank, &msg), want_bytes, DATA_POISON_SEND);
+		}
+	} else {
 		data_poison(conn_slot(&conn->staged[conn->proto], idx), want_bytes,
 			    DATA_POISON_SEND);
 	}
