@@ -58,14 +58,38 @@ enum {
 	FEATURE_NONE = 0
 };
 
+/** Why a connection was opened; travels in HELLO. */
+enum hello_kind {
+	HELLO_NEW = 1,    /* a link that does not exist yet at the other end */
+	HELLO_RESUME = 2, /* a link that was up and lost its connection */
+	HELLO_PROBE = 3,  /* "are you still there?", no link is carried */
+	HELLO_KIND_END
+};
+
+enum {
+	HELLO_ADDRS_MAX = 3
+};
+
+/**
+ * First frame in each direction of a connection. The version comes first in the body and the frame
+ * header never changes, so that any two versions can tell each other apart in words.
+ */
 struct frame_hello {
-	uint32_t version; /* PROTO_VERSION */
+	uint32_t version; /* PROTO_VERSION; all that is read when it differs */
 	uint32_t features;
 	struct proc_id self;
-	uint16_t listen_port; /* of the sender's own listener, host order; same addresses as the
-				 link */
+	struct proc_id peer;  /* whom the sender wants to talk to, from the handle */
+	uint64_t link_id;     /* drawn by the connecting process; with its id it names the link */
+	uint32_t attempt;     /* connections made for this link so far, this one included */
+	uint8_t kind;         /* enum hello_kind; an answer repeats it */
+	uint16_t listen_port; /* of the sender's own listener, host order */
 	uint32_t pid;         /* for log lines only */
 	char host[64];        /* for log lines only */
+	uint32_t addr_count;  /* where the sender's listener can be reached */
+	struct {
+		uint8_t family; /* 4 or 6, whatever AF_INET6 is here */
+		uint8_t bytes[16];
+	} addrs[HELLO_ADDRS_MAX];
 };
 
 /** A memory area of the other end's side of a comm: one address, one rkey per local rail. */

@@ -48,7 +48,8 @@ struct oob_net_opts {
 	const char *ifname; /* NCCL_SOCKET_IFNAME: prefix list, '^' excludes, '=' exact; NULL or "":
 			       choose */
 	int family;         /* AF_INET, AF_INET6 or 0 for either */
-	uint32_t connect_timeout_ms;
+	uint32_t connect_timeout_ms; /* until a first connection is given up; 0: 30 s */
+	uint32_t peer_timeout_ms;    /* how long a lost peer may be unreachable; 0: 300 s */
 };
 
 /**
