@@ -6,7 +6,7 @@
 #include <time.h>
 
 #define NS_PER_MS  1000000ull
-#define NS_PER_SEC 1000000000ull
+#define NS_PER_SEC UINT64_C(1000000000)
 
 /** CLOCK_MONOTONIC in ns. Any thread. repair/ never calls this: it is given the time. */
 static inline uint64_t clock_mono_ns(void)

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm.h"
+
+#include "include/clock.h"
+#include "include/log.h"
+#include "plugin/close.h"
+#include "plugin/listen.h"
+#include "plugin/runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * All comms of the process. Lock order: the table's lock is taken with no comm lock held, and no
+ * comm lock is taken under it.
+ */
+static struct {
+	pthread_mutex_t lock;
+	struct comm *head;
+	uint64_t last_id;
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct comm *comm_create(enum comm_role role, int dev)
+{
+	struct comm *comm = aligned_alloc(64, (sizeof(struct comm) + 63) / 64 * 64);
+
+	if (!comm) {
+		return NULL;
+	}
+	memset(comm, 0, sizeof(*comm));
+	comm->role = role;
+	comm->dev = dev;
+	comm->state = COMM_OPENING;
+	comm->opened_ns = clock_mono_ns();
+	atomic_init(&comm->refs, 1);
+	pthread_mutex_init(&comm->lock, NULL);
+	pthread_mutex_lock(&table.lock);
+	comm->id = ++table.last_id;
+	comm->next = table.head;
+	table.head = comm;
+	pthread_mutex_unlock(&table.lock);
+	return comm;
+}
+
+struct comm *comm_hold(struct comm *comm)
+{
+	/* Relaxed: whoever holds a reference may give one away. */
+	atomic_fetch_add_explicit(&comm->refs, 1, memory_order_relaxed);
+	return comm;
+}
+
+/* On the setup worker, with nobody else left. Destroying QPs may block on a sick HCA. */
+static void destroy(void *arg)
+{
+	struct comm *comm = arg;
+	struct close_wait *waiter = comm->waiter;
+	struct listener *listener = comm->listener;
+
+	for (unsigned int i = 0; i < comm->path_count; i++) {
+		if (comm->paths[i].has_flush) {
+			ib_flush_destroy(&comm->paths[i].flush);
+		}
+		ib_qp_destroy(&comm->paths[i].qp);
+	}
+	comm_rings_destroy(comm);
+	if (comm->link) {
+		oob_link_put(comm->link);
+	}
+	pthread_mutex_destroy(&comm->lock);
+	free(comm);
+	if (listener) {
+		listener_put(listener);
+	}
+	close_wait_signal(waiter);
+}
+
+void comm_put(struct comm *comm)
+{
+	/* Acquire and release: what others did with the comm comes before its end. */
+	if (atomic_fetch_sub_explicit(&comm->refs, 1, memory_order_acq_rel) == 1) {
+		comm->setup_job = (struct worker_job){.fn = destroy, .arg = comm};
+		worker_post(runtime_instance()->setup, &comm->setup_job);
+	}
+}
+
+struct comm *comm_find(uint64_t id)
+{
+	struct comm *comm;
+
+	pthread_mutex_lock(&table.lock);
+	for (comm = table.head; comm && comm->id != id; comm = comm->next) {
+	}
+	if (comm) {
+		comm_hold(comm);
+	}
+	pthread_mutex_unlock(&table.lock);
+	return comm;
+}
+
+void comm_for_each(void (*fn)(struct comm *comm, void *arg), void *arg)
+{
+	uint64_t below = UINT64_MAX;
+
+	/* Ids fall along the list, so the walk can go on after the lock was dropped. */
+	for (;;) {
+		struct comm *comm;
+
+		pthread_mutex_lock(&table.lock);
+		for (comm = table.head; comm && comm->id >= below; comm = comm->next) {
+		}
+		if (comm) {
+			comm_hold(comm);
+			below = comm->id;
+		}
+		pthread_mutex_unlock(&table.lock);
+		if (!comm) {
+			return;
+		}
+		fn(comm, arg);
+		comm_put(comm);
+	}
+}
+
+void comm_hide(struct comm *comm)
+{
+	struct comm **at;
+
+	pthread_mutex_lock(&table.lock);
+	for (at = &table.head; *at && *at != comm; at = &(*at)->next) {
+	}
+	if (*at) {
+		*at = comm->next;
+	}
+	pthread_mutex_unlock(&table.lock);
+}
+
+bool comm_fail_setup(struct comm *comm, int err, const char *why)
+{
+	if (comm->state != COMM_OPENING) {
+		return false;
+	}
+	comm->state = COMM_FAILED;
+	comm->err = err;
+	LOG_WARN("cannot %s %s: %s (%s)",
+		 comm->role == COMM_SENDER ? "connect to" : "accept a connection of",
+		 comm_peer_name(comm), why, strerror(-err));
+	return true;
+}
+
+void comm_send(struct comm *comm, struct frame *frame)
+{
+	int rc;
+
+	frame->dst_comm = frame->type == FRAME_OPEN ? 0 : comm->peer_comm;
+	rc = oob_link_send(comm->link, frame);
+	if (rc) {
+		LOG_WARN_LIMITED("cannot send to %s: %s", comm_peer_name(comm), strerror(-rc));
+	}
+}
+
+const char *comm_peer_name(const struct comm *comm)
+{
+	return comm->link ? oob_link_name(comm->link) : "(no link)";
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_PLUGIN_COMM_H
+#define BRAID_PLUGIN_COMM_H
+
+#include "ib/flush.h"
+#include "ib/mr.h"
+#include "ib/qp.h"
+#include "include/frame.h"
+#include "include/wire.h"
+#include "oob/link.h"
+#include "plugin/worker.h"
+#include "repair/rx.h"
+#include "repair/tx.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum comm_role {
+	COMM_SENDER,
+	COMM_RECEIVER
+};
+
+enum comm_state {
+	COMM_OPENING, /* handshake under way */
+	COMM_READY,   /* handed to NCCL, or about to be */
+	COMM_FAILED,  /* the handshake failed; comm->err says how */
+	COMM_CLOSED,  /* NCCL closed it */
+};
+
+enum request_type {
+	REQUEST_SEND,
+	REQUEST_RECV,
+	REQUEST_FLUSH
+};
+
+/** What NCCL gets as a request. Owner: the comm's lock. */
+struct request {
+	struct comm *comm;
+	enum request_type type;
+	bool busy;
+	struct memory *memory;  /* registration it uses; NULL for empty messages */
+	uint64_t seq;           /* send, recv */
+	unsigned int reads_out; /* flush */
+};
+
+enum {
+	REQUESTS_MAX = 2 * WINDOW_MSGS
+};
+
+/** A registration as NCCL knows it. */
+struct memory {
+	struct ib_mr *mr;
+	int type; /* enum nccl_ptr */
+};
+
+/** One path of a comm: the verbs side. The decisions are in repair's struct repair_path. */
+struct comm_path {
+	struct comm *comm;
+	unsigned int idx;
+	struct ib_rail *rail;
+	struct rail_desc peer_rail;
+	uint32_t cts_rkey, ack_rkey, record_rkey; /* of the peer's rings on this path */
+	struct ib_qp qp;                          /* qp.qp NULL: no QP */
+	struct worker_job fence_job, cut_job;     /* on the rail's worker */
+	struct ib_flush flush;                    /* receivers of GPU memory */
+	bool has_flush;
+};
+
+/** Rings in our own registered memory, one page-aligned block. */
+struct comm_rings {
+	void *block;
+	size_t block_len_bytes;
+	struct ib_mr *mr;
+	struct wire_cts *cts;  /* sender: written by the peer; receiver: source of the writes */
+	struct wire_ack *acks; /* sender: written by the peer; receiver: source of the writes */
+	struct wire_record
+		*records; /* receiver: written by the peer; sender: source of the writes */
+};
+
+/**
+ * One NCCL connection, one direction of data. References: one of NCCL (or of the handshake before
+ * NCCL has it), one of each job and each call on the loop thread that works on it.
+ */
+struct comm {
+	uint64_t id; /* in the table; travels in frames */
+	enum comm_role role;
+	int dev;
+	int traffic_class;
+	_Atomic unsigned int refs;
+	struct comm *next; /* in the table; owner: the table's lock */
+
+	/*
+	 * Excludes data path and repair of this comm. Held for short, non-blocking work only; never
+	 * held while taking the table's lock.
+	 */
+	pthread_mutex_t lock;
+	enum comm_state state; /* lock */
+	int err;               /* lock; -errno once FAILED */
+	uint64_t opened_ns;
+	bool is_quiet;          /* lock; its QPs were fenced for deregMr, nothing moves any more */
+	enum frame_type expect; /* lock; the handshake frame that may come next */
+
+	struct oob_link *link; /* constant once set, before the first frame */
+	unsigned int rail_count;
+	struct rail_desc rail_descs[PATHS_MAX]; /* ours, as told to the peer; nearest first */
+	unsigned int rail_idx[PATHS_MAX];       /* their index in the process's table */
+	unsigned int path_count;
+	struct comm_path paths[PATHS_MAX];
+	unsigned int ready_count; /* paths that were up when the comm became READY */
+	uint64_t peer_comm;
+	char peer_dev[RAIL_NAME_MAX];
+
+	struct comm_rings rings;
+	uint64_t peer_cts_addr, peer_ack_addr, peer_record_addr;
+
+	union {
+		struct repair_end end; /* first member of both */
+		struct repair_tx tx;
+		struct repair_rx rx;
+	};
+
+	struct request requests[REQUESTS_MAX]; /* lock */
+	unsigned int request_hint;             /* lock */
+
+	struct frame setup_frame; /* the frame that setup_job works on */
+	struct worker_job setup_job;
+	struct listener *listener; /* receiver, during the handshake; holds a reference */
+	struct comm *accept_next;  /* in the listener's queue */
+	struct close_wait *waiter; /* set by close */
+};
+
+/** Create with one reference, in the table, state OPENING. NULL: out of memory. */
+struct comm *comm_create(enum comm_role role, int dev);
+
+struct comm *comm_hold(struct comm *comm);
+/** Drop a reference; the last one hands the comm to the setup worker, which destroys it. */
+void comm_put(struct comm *comm);
+
+/** Find by id and take a reference; NULL when there is none. */
+struct comm *comm_find(uint64_t id);
+
+/** Call fn for every comm in the table, with a reference held and no lock. */
+void comm_for_each(void (*fn)(struct comm *comm, void *arg), void *arg);
+
+/** Take it out of the table: no frame or event finds it any more. */
+void comm_hide(struct comm *comm);
+
+/** End the handshake (not a READY comm): state FAILED, err, one line. Lock held. True if it did. */
+bool comm_fail_setup(struct comm *comm, int err, const char *why);
+
+/** Send a frame to the peer's comm. Any thread. */
+void comm_send(struct comm *comm, struct frame *frame);
+
+const char *comm_peer_name(const struct comm *comm);
+
+/* plugin/rings.c */
+int comm_rings_create(struct comm *comm);
+void comm_rings_destroy(struct comm *comm);
+
+/* plugin/nearness.c: fill rail_descs and rail_idx, nearest to the comm's device first */
+int comm_list_rails(struct comm *comm);
+
+/* plugin/wr_ops.c */
+extern const struct repair_ops comm_repair_ops;
+void comm_repair_limits(struct repair_limits *out);
+
+/* plugin/progress.c */
+void comm_progress(struct comm *comm, uint64_t now_ns);                     /* lock held */
+void comm_poll_path(struct comm *comm, unsigned int path, uint64_t now_ns); /* lock held */
+/** errno for NCCL of a failed comm: -EREMOTEIO and the like; 0 while it lives. Lock held. */
+int comm_error(const struct comm *comm);
+
+/* plugin/incident.c */
+void comm_report(struct comm *comm, const struct repair_report *report);
+
+/* plugin/close.c: before memory is taken away under running requests */
+void comm_quiesce(struct comm *comm);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/clock.h"
+#include "include/log.h"
+#include "plugin/comm.h"
+#include "plugin/core.h"
+#include "plugin/flush.h"
+
+#include <errno.h>
+
+/*
+ * isend, irecv and test: NCCL's progress thread. The comm's lock is free but during repairs and
+ * four times a second. No system call, no allocation (P8).
+ */
+
+static struct request *take_request(struct comm *comm, enum request_type type,
+				    struct memory *memory)
+{
+	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
+		struct request *request = &comm->requests[(comm->request_hint + i) % REQUESTS_MAX];
+
+		if (!request->busy) {
+			comm->request_hint = (comm->request_hint + i + 1) % REQUESTS_MAX;
+			*request = (struct request){
+				.comm = comm, .type = type, .busy = true, .memory = memory};
+			return request;
+		}
+	}
+	return NULL;
+}
+
+static uint32_t key_mask(const struct comm *comm, const struct memory *memory)
+{
+	uint32_t mask = 0;
+
+	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
+		mask |= (memory->mr->rail_mask >> comm->paths[p].rail->idx & 1) << p;
+	}
+	return mask;
+}
+
+int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, void **request)
+{
+	struct comm *comm = send_comm;
+	struct memory *memory = mh;
+	struct repair_send send = {
+		.cookie = memory, .addr = (uint64_t)(uintptr_t)data, .size_bytes = size};
+	struct request *req;
+	uint64_t now_ns = clock_mono_ns();
+	int rc;
+
+	(void)tag; /* one receive per request: matching is in order */
+	if (size > 0 && !memory) {
+		return -EINVAL;
+	}
+	pthread_mutex_lock(&comm->lock);
+	comm_progress(comm, now_ns);
+	rc = comm_error(comm);
+	req = rc ? NULL : take_request(comm, REQUEST_SEND, memory);
+	if (!req) {
+		goto unlock;
+	}
+	send.key_mask = key_mask(comm, memory);
+	rc = repair_tx_send(&comm->tx, &send, now_ns, &req->seq);
+	if (rc) {
+		req->busy = false;
+		rc = rc == -EAGAIN ? 0 : comm_error(comm);
+		goto unlock;
+	}
+	*request = req;
+unlock:
+	pthread_mutex_unlock(&comm->lock);
+	return rc;
+}
+
+static void fill_recv(const struct comm *comm, const struct memory *memory, void *data, size_t size,
+		      struct repair_recv *out)
+{
+	*out = (struct repair_recv){.addr = (uint64_t)(uintptr_t)data,
+				    .size_bytes = memory ? size : 0,
+				    .key_mask = key_mask(comm, memory)};
+	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
+		out->rkeys[p] = memory->mr->rkeys[comm->paths[p].rail->idx];
+	}
+}
+
+int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes, const int *tags,
+		 void *const *mhs, void **request)
+{
+	struct comm *comm = recv_comm;
+	struct memory *memory = mhs ? mhs[0] : NULL;
+	struct repair_recv recv;
+	struct request *req;
+	uint64_t now_ns = clock_mono_ns();
+	int rc;
+
+	(void)tags;
+	if (n != 1 || (sizes[0] > 0 && !memory)) {
+		return -EINVAL;
+	}
+	pthread_mutex_lock(&comm->lock);
+	rc = comm_error(comm);
+	req = rc ? NULL : take_request(comm, REQUEST_RECV, memory);
+	if (!req) {
+		goto unlock;
+	}
+	fill_recv(comm, memory, data[0], sizes[0], &recv);
+	rc = repair_rx_recv(&comm->rx, &recv, now_ns, &req->seq);
+	if (rc == -EAGAIN) {
+		comm_progress(comm, now_ns);
+	}
+	if (rc) {
+		req->busy = false;
+		rc = rc == -EAGAIN ? 0 : comm_error(comm);
+		goto unlock;
+	}
+	*request = req;
+unlock:
+	pthread_mutex_unlock(&comm->lock);
+	return rc;
+}
+
+static bool take_done(struct comm *comm, struct request *req, uint64_t *size_bytes)
+{
+	uint32_t path_mask;
+
+	switch (req->type) {
+	case REQUEST_SEND:
+		if (!repair_tx_done(&comm->tx, req->seq, size_bytes)) {
+			return false;
+		}
+		repair_tx_release(&comm->tx, req->seq);
+		return true;
+	case REQUEST_RECV:
+		if (!repair_rx_done(&comm->rx, req->seq, size_bytes, &path_mask)) {
+			return false;
+		}
+		repair_rx_release(&comm->rx, req->seq);
+		return true;
+	case REQUEST_FLUSH:
+		*size_bytes = 0;
+		return flush_poll(comm, req);
+	}
+	return false;
+}
+
+int plugin_test(void *request, int *done, int *sizes)
+{
+	struct request *req = request;
+	struct comm *comm = req->comm;
+	uint64_t size_bytes = 0;
+	int rc = 0;
+
+	pthread_mutex_lock(&comm->lock);
+	comm_progress(comm, clock_mono_ns());
+	/* What is complete is complete, whatever became of the comm since. */
+	if (comm->state == COMM_READY && take_done(comm, req, &size_bytes)) {
+		req->busy = false;
+		*done = 1;
+	} else {
+		rc = comm_error(comm);
+		if (!rc && comm->end.peer_closed) {
+			repair_end_fail(&comm->end, CAUSE_PEER_CLOSED, PATHS_MAX, NULL);
+			rc = comm_error(comm);
+		}
+	}
+	pthread_mutex_unlock(&comm->lock);
+	if (*done && sizes) {
+		sizes[0] = (int)size_bytes;
+	}
+	return rc;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/listen.h"
+
+#include "include/clock.h"
+#include "include/log.h"
+#include "include/nccl_net.h"
+#include "plugin/close.h"
+#include "plugin/comm.h"
+#include "plugin/core.h"
+#include "plugin/runtime.h"
+#include "plugin/setup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+	CLOSE_BOUND_MS = 2000
+};
+
+static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_BYTES, "NCCL carries no more");
+
+/** References: NCCL's, and one of each comm in the handshake. */
+struct listener {
+	uint8_t token[16];
+	int dev;
+	_Atomic unsigned int refs;
+	struct listener *next; /* guarded by lock */
+	bool closed;           /* guarded by lock */
+	struct comm *ready;    /* guarded by lock; oldest first */
+	struct close_wait *waiter;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct listener *listeners; /* guarded by lock */
+
+static bool is_device(int dev)
+{
+	const struct runtime *rt = runtime_instance();
+
+	return rt->rails && dev >= 0 && (unsigned int)dev < rt->rails->count;
+}
+
+int plugin_listen(int dev, void *opaque, void **listen_comm)
+{
+	struct handle handle = {.magic = HANDLE_MAGIC, .version = PROTO_VERSION};
+	struct listener *listener;
+	int rc;
+
+	if (!is_device(dev)) {
+		return -EINVAL;
+	}
+	listener = calloc(1, sizeof(*listener));
+	if (!listener) {
+		return -ENOMEM;
+	}
+	if (getrandom(listener->token, sizeof(listener->token), 0) !=
+	    (ssize_t)sizeof(listener->token)) {
+		rc = -errno;
+		goto free_listener;
+	}
+	rc = runtime_get();
+	if (rc) {
+		goto free_listener;
+	}
+	listener->dev = dev;
+	atomic_init(&listener->refs, 1);
+	memcpy(handle.token, listener->token, sizeof(handle.token));
+	oob_net_addr(runtime_instance()->net, &handle.addr);
+	memset(opaque, 0, NCCL_NET_HANDLE_BYTES);
+	memcpy(opaque, &handle, sizeof(handle));
+	pthread_mutex_lock(&lock);
+	listener->next = listeners;
+	listeners = listener;
+	pthread_mutex_unlock(&lock);
+	*listen_comm = listener;
+	return 0;
+
+free_listener:
+	free(listener);
+	return rc;
+}
+
+void listener_put(struct listener *listener)
+{
+	if (atomic_fetch_sub_explicit(&listener->refs, 1, memory_order_acq_rel) == 1) {
+		struct close_wait *waiter = listener->waiter;
+
+		free(listener);
+		close_wait_signal(waiter);
+	}
+}
+
+static struct listener *find_token(const uint8_t token[16])
+{
+	struct listener *listener;
+
+	pthread_mutex_lock(&lock);
+	for (listener = listeners; listener; listener = listener->next) {
+		if (memcmp(listener->token, token, sizeof(listener->token)) == 0) {
+			atomic_fetch_add_explicit(&listener->refs, 1, memory_order_relaxed);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return listener;
+}
+
+static void refuse(struct oob_link *link, const struct frame *open, int err, const char *why)
+{
+	struct frame frame = {.type = FRAME_REFUSED, .dst_comm = open->open.src_comm};
+
+	LOG_WARN_LIMITED("refused a connection of %s: %s", oob_link_name(link), why);
+	frame.refused.err = err;
+	snprintf(frame.refused.reason, sizeof(frame.refused.reason), "%s", why);
+	oob_link_send(link, &frame);
+}
+
+void listener_on_open(struct oob_link *link, const struct frame *frame)
+{
+	struct listener *listener = find_token(frame->open.token);
+	struct comm *comm;
+	int rc;
+
+	if (!listener) {
+		refuse(link, frame, -ECONNREFUSED, "nobody listens with this token");
+		return;
+	}
+	comm = comm_create(COMM_RECEIVER, listener->dev);
+	if (!comm) {
+		refuse(link, frame, -ENOMEM, "out of memory");
+		listener_put(listener);
+		return;
+	}
+	oob_link_hold(link);
+	comm->link = link;
+	comm->listener = listener; /* the reference goes with it */
+	rc = comm_list_rails(comm);
+	if (rc) {
+		refuse(link, frame, rc, "no rail is up");
+		comm_hide(comm);
+		comm_put(comm);
+		return;
+	}
+	setup_begin_accept(comm, frame);
+}
+
+void listener_push(struct listener *listener, struct comm *comm)
+{
+	struct comm **at;
+	bool closed;
+
+	pthread_mutex_lock(&lock);
+	closed = listener->closed;
+	if (!closed) {
+		for (at = &listener->ready; *at; at = &(*at)->accept_next) {
+		}
+		*at = comm;
+	}
+	pthread_mutex_unlock(&lock);
+	if (closed) {
+		comm_hide(comm);
+		comm_put(comm);
+	}
+}
+
+int plugin_accept(void *listen_comm, void **recv_comm)
+{
+	struct listener *listener = listen_comm;
+	struct comm *comm;
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	comm = listener->ready;
+	if (comm) {
+		listener->ready = comm->accept_next;
+		comm->listener = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!comm) {
+		return 0;
+	}
+	rc = runtime_get(); /* the comm's own; until now the listener's kept the threads */
+	listener_put(listener);
+	if (rc) {
+		comm_hide(comm);
+		comm_put(comm);
+		return rc;
+	}
+	*recv_comm = comm;
+	return 0;
+}
+
+int plugin_close_listen(void *listen_comm)
+{
+	struct listener *listener = listen_comm, **at;
+	struct close_wait *wait = close_wait_create();
+	struct comm *left;
+
+	pthread_mutex_lock(&lock);
+	for (at = &listeners; *at && *at != listener; at = &(*at)->next) {
+	}
+	if (*at) {
+		*at = listener->next;
+	}
+	listener->closed = true;
+	listener->waiter = wait;
+	left = listener->ready;
+	listener->ready = NULL;
+	pthread_mutex_unlock(&lock);
+	while (left) {
+		struct comm *next = left->accept_next;
+		struct frame frame = {.type = FRAME_CLOSE};
+
+		comm_send(left, &frame);
+		comm_hide(left);
+		comm_put(left);
+		left = next;
+	}
+	listener_put(listener);
+	/* Comms still in the handshake hold the listener; our threads must outlive them. */
+	if (close_wait_end(wait, CLOSE_BOUND_MS)) {
+		LOG_WARN("a connection that was being accepted is stuck; its threads stay");
+		return 0;
+	}
+	runtime_put();
+	return 0;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/log.h"
+#include "include/nccl_net.h"
+#include "plugin/comm.h"
+#include "plugin/core.h"
+#include "plugin/runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int check(const struct runtime *rt, size_t size_bytes, int type)
+{
+	if (size_bytes == 0 || (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA)) {
+		return -EINVAL;
+	}
+	return rt->ptr_support & (type | NCCL_PTR_DMABUF) ? 0 : -EOPNOTSUPP;
+}
+
+int plugin_reg_mr(void *comm, void *data, size_t size_bytes, int type, void **mh)
+{
+	struct runtime *rt = runtime_instance();
+	struct memory *memory;
+	int rc = check(rt, size_bytes, type);
+
+	(void)comm; /* registered on every rail of the process, whatever this comm uses now */
+	if (rc) {
+		return rc;
+	}
+	memory = calloc(1, sizeof(*memory));
+	if (!memory) {
+		return -ENOMEM;
+	}
+	memory->type = type;
+	rc = ib_mr_get(rt->mrs, data, size_bytes, false, &memory->mr);
+	if (rc) {
+		free(memory);
+		return rc;
+	}
+	*mh = memory;
+	return 0;
+}
+
+int plugin_reg_mr_dmabuf(void *comm, void *data, size_t size_bytes, int type, uint64_t offset,
+			 int fd, void **mh)
+{
+	struct runtime *rt = runtime_instance();
+	struct memory *memory;
+	int rc = check(rt, size_bytes, type);
+
+	(void)comm;
+	if (rc) {
+		return rc;
+	}
+	memory = calloc(1, sizeof(*memory));
+	if (!memory) {
+		return -ENOMEM;
+	}
+	memory->type = type;
+	rc = ib_mr_get_dmabuf(rt->mrs, data, size_bytes, offset, fd, &memory->mr);
+	if (rc) {
+		free(memory);
+		return rc;
+	}
+	*mh = memory;
+	return 0;
+}
+
+static bool is_in_use(struct comm *comm, const struct memory *memory)
+{
+	bool in_use = false;
+
+	pthread_mutex_lock(&comm->lock);
+	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
+		in_use = in_use || (comm->requests[i].busy && comm->requests[i].memory == memory);
+	}
+	pthread_mutex_unlock(&comm->lock);
+	return in_use;
+}
+
+int plugin_dereg_mr(void *opaque, void *mh)
+{
+	struct comm *comm = opaque;
+	struct memory *memory = mh;
+
+	if (!memory) {
+		return 0;
+	}
+	/* An aborted communicator takes its memory away with requests outstanding. */
+	if (is_in_use(comm, memory)) {
+		comm_quiesce(comm);
+	}
+	ib_mr_put(runtime_instance()->mrs, memory->mr);
+	free(memory);
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_PLUGIN_RUNTIME_H
+#define BRAID_PLUGIN_RUNTIME_H
+
+#include "ib/mr.h"
+#include "ib/rail.h"
+#include "include/config.h"
+#include "oob/link.h"
+#include "oob/loop.h"
+#include "plugin/worker.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * What the process has once: configuration and rails from the first plugin_init on, threads and the
+ * listening socket only while there is a listener or a comm (P11: no thread outlives the last one).
+ */
+struct runtime {
+	/* set by runtime_init, constant until runtime_fini */
+	struct braid_config cfg;
+	struct ib_rails *rails; /* NULL: no devices */
+	struct ib_mr_cache *mrs;
+	int ptr_support;
+
+	/* set by the first runtime_get, constant while there are users */
+	struct oob_loop *loop;
+	struct oob_net *net;
+	struct worker *setup;                   /* work on several rails */
+	struct worker *rail_workers[RAILS_MAX]; /* fences */
+	struct oob_timer tick;                  /* loop thread */
+	struct oob_watch watches[RAILS_MAX];    /* loop thread */
+};
+
+struct runtime *runtime_instance(void);
+
+/** Read the configuration and open the rails, or count one more. 0 also without any device. */
+int runtime_init(void);
+
+/** One less; the last one closes the rails, at once or when the last user is gone. */
+void runtime_fini(void);
+
+/** A listener or comm begins: start the threads if it is the first. 0 or -errno. Service thread. */
+int runtime_get(void);
+
+/**
+ * It is gone: stop the threads if it was the last. Waits for them, bounded. Not from our own
+ * threads.
+ */
+void runtime_put(void);
+
+/** Some comm repairs: tick fast until none does. Any thread. */
+void runtime_repair_begins(void);
+
+/* plugin/watch.c; loop thread */
+extern const struct oob_handlers watch_link_handlers;
+void watch_rail_event(void *rail);
+void watch_tick(void *runtime);
+
+enum {
+	TICK_FAST_MS = 2,
+	TICK_SLOW_MS = 250
+};
+
+#endif

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/setup.h"
+
+#include "include/clock.h"
+#include "include/log.h"
+#include "plugin/listen.h"
+#include "plugin/pair.h"
+#include "plugin/runtime.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool give_up(struct comm *comm, int err, const char *why)
+{
+	bool changed;
+
+	pthread_mutex_lock(&comm->lock);
+	changed = comm_fail_setup(comm, err, why);
+	pthread_mutex_unlock(&comm->lock);
+	if (changed && comm->role == COMM_RECEIVER) {
+		/* NCCL never saw it: nobody else will let go of it. */
+		comm_hide(comm);
+		comm_put(comm);
+	}
+	return changed;
+}
+
+void setup_give_up(struct comm *comm, int err, const char *why)
+{
+	give_up(comm, err, why);
+}
+
+/* A failure seen here: the peer is told. Called with a job's reference held. */
+static void fail(struct comm *comm, int err, const char *why)
+{
+	struct frame frame = {.type = FRAME_REFUSED};
+
+	if (give_up(comm, err, why) && comm->peer_comm) {
+		frame.refused.err = err;
+		snprintf(frame.refused.reason, sizeof(frame.refused.reason), "%s", why);
+		comm_send(comm, &frame);
+	}
+}
+
+static void run_job(struct comm *comm, void (*fn)(void *arg))
+{
+	comm->setup_job = (struct worker_job){.fn = fn, .arg = comm_hold(comm)};
+	worker_post(runtime_instance()->setup, &comm->setup_job);
+}
+
+static void describe_area(const struct comm *comm, const void *start, size_t len_bytes,
+			  struct frame_area *out)
+{
+	out->addr = (uint64_t)(uintptr_t)start;
+	out->len_bytes = (uint32_t)len_bytes;
+	for (unsigned int i = 0; i < comm->rail_count; i++) {
+		out->rkeys[i] = comm->rings.mr->rkeys[comm->rail_idx[i]];
+	}
+}
+
+static void describe_rails(const struct comm *comm, char dev[RAIL_NAME_MAX], uint32_t *count,
+			   struct rail_desc *rails)
+{
+	snprintf(dev, RAIL_NAME_MAX, "%s", runtime_instance()->rails->rails[comm->dev].name);
+	*count = comm->rail_count;
+	memcpy(rails, comm->rail_descs, sizeof(comm->rail_descs));
+}
+
+/* A rail on which the rings could not be registered can't be part of this comm. */
+static int get_rings(struct comm *comm)
+{
+	unsigned int kept = 0;
+	int rc = comm_rings_create(comm);
+
+	if (rc) {
+		return rc;
+	}
+	for (unsigned int i = 0; i < comm->rail_count; i++) {
+		if (comm->rings.mr->rail_mask >> comm->rail_idx[i] & 1) {
+			comm->rail_descs[kept] = comm->rail_descs[i];
+			comm->rail_idx[kept++] = comm->rail_idx[i];
+		}
+	}
+	comm->rail_count = kept;
+	return kept ? 0 : -ENODEV;
+}
+
+static void open_job(void *arg)
+{
+	struct comm *comm = arg;
+	struct frame *frame = &comm->setup_frame;
+	int rc = get_rings(comm);
+
+	if (rc) {
+		fail(comm, rc, "no rail could register memory");
+		goto out;
+	}
+	frame->type = FRAME_OPEN;
+	frame->open.src_comm = comm->id;
+	frame->open.window_msgs = WINDOW_MSGS;
+	frame->open.pieces_max = PIECES_MAX;
+	describe_rails(comm, frame->open.dev, &frame->open.rail_count, frame->open.rails);
+	describe_area(comm, comm->rings.cts, sizeof(struct wire_cts) * WINDOW_MSGS,
+		      &frame->open.cts);
+	describe_area(comm, comm->rings.acks, sizeof(struct wire_ack) * PATHS_MAX,
+		      &frame->open.acks);
+	pthread_mutex_lock(&comm->lock);
+	comm->expect = FRAME_OPENED;
+	pthread_mutex_unlock(&comm->lock);
+	comm_send(comm, frame);
+out:
+	comm_put(comm);
+}
+
+void setup_begin_open(struct comm *comm, const uint8_t token[16])
+{
+	memset(&comm->setup_frame, 0, sizeof(comm->setup_frame));
+	memcpy(comm->setup_frame.open.token, token, sizeof(comm->setup_frame.open.token));
+	run_job(comm, open_job);
+}
+
+static int create_path(struct comm *comm, unsigned int local, const struct rail_desc *peer)
+{
+	struct runtime *rt = runtime_instance();
+	unsigned int rail_idx = comm->rail_idx[local];
+	struct comm_path *path = &comm->paths[comm->path_count];
+	struct ib_qp_opts opts = {.send_wrs_max = WRQ_WRS,
+				  .recv_wrs_max = 1,
+				  .inline_bytes = sizeof(struct wire_cts)};
+	int rc;
+
+	if (comm->role == COMM_RECEIVER) {
+		opts.recv_wrs_max = RECV_WRS + 64;
+	}
+	*path = (struct comm_path){.comm = comm,
+				   .idx = comm->path_count,
+				   .rail = &rt->rails->rails[rail_idx],
+				   .peer_rail = *peer};
+	rc = worker_start(rt->rail_workers[rail_idx]); /* so that a fence can always be queued */
+	if (!rc) {
+		rc = ib_qp_create(path->rail, &opts, &path->qp);
+	}
+	if (rc) {
+		LOG_WARN("%s: no queue pair for a path to %s %s: %s", path->rail->label,
+			 comm_peer_name(comm), peer->name, strerror(-rc));
+		path->qp = (struct ib_qp){0};
+	}
+	return rc;
+}
+
+/* Acceptor: pair the rails, a QP for each pair; a pair that gets none is dropped. */
+static void create_pairs(struct comm *comm, const struct frame_open *open, struct frame_opened *out)
+{
+	struct rail_pair pairs[PATHS_MAX];
+	unsigned int count;
+
+	count = rail_pair_all(comm->rail_descs, comm->rail_count, open->rails, open->rail_count,
+			      pairs, (unsigned int)runtime_instance()->cfg.paths_max_count);
+	for (unsigned int i = 0; i < count; i++) {
+		struct comm_path *path = &comm->paths[comm->path_count];
+
+		if (create_path(comm, pairs[i].local, &open->rails[pairs[i].remote])) {
+			continue;
+		}
+		path->cts_rkey = open->cts.rkeys[pairs[i].remote];
+		path->ack_rkey = open->acks.rkeys[pairs[i].remote];
+		out->paths[comm->path_count] = (struct frame_path){
+			.local_rail = pairs[i].local,
+			.remote_rail = pairs[i].remote,
+			.qp = {.qpn = path->qp.qpn, .psn = path->qp.psn},
+		};
+		comm->path_count++;
+	}
+	out->path_count = comm->path_count;
+}
+
+static const char *check_open(const struct frame_open *open)
+{
+	if (open->window_msgs != WINDOW_MSGS || open->pieces_max != PIECES_MAX) {
+		return "the peer was built with other limits";
+	}
+	if (open->rail_count == 0 || open->cts.len_bytes < sizeof(struct wire_cts) * WINDOW_MSGS ||
+	    open->acks.len_bytes < sizeof(struct wire_ack) * PATHS_MAX) {
+		return "the peer offered no rails or too small rings";
+	}
+	return NULL;
+}
+
+static void accept_job(void *arg)
+{
+	struct comm *comm = arg;
+	struct frame_open *open = &comm->setup_frame.open;
+	struct frame frame = {.type = FRAME_OPENED};
+	const char *why = check_open(open);
+	int rc = why ? -EPROTO : get_rings(comm);
+
+	comm->peer_comm = open->src_comm;
+	if (rc) {
+		fail(comm, rc, why ? why : "no rail could register memory");
+		goto out;
+	}
+	comm->peer_cts_addr = open->cts.addr;
+	comm->peer_ack_addr = open->acks.addr;
+	snprintf(comm->peer_dev, sizeof(comm->peer_dev), "%s", open->dev);
+	create_pairs(comm, open, &frame.opened);
+	if (comm->path_count == 0) {
+		fail(comm, -ENODEV, "no rail of one end can be paired with a rail of the other");
+		goto out;
+	}
+	frame.opened.src_comm = comm->id;
+	describe_rails(comm, frame.opened.dev, &frame.opened.rail_count, frame.opened.rails);
+	describe_area(comm, comm->rings.records, sizeof(struct wire_record) * WIRE_RECORDS,
+		      &frame.opened.records);
+	pthread_mutex_lock(&comm->lock);
+	comm->expect = FRAME_PATHS;
+	pthread_mutex_unlock(&comm->lock);
+	comm_send(comm, &frame);
+out:
+	comm_put(comm);
+}
+
+void setup_begin_accept(struct comm *comm, const struct frame *frame)
+{
+	comm->setup_frame = *frame;
+	run_job(comm, accept_job);
+}
+
+static void drop_path(struct comm *comm, unsigned int p, const char *what, int rc)
+{
+	struct comm_path *path = &comm->paths[p];
+
+	if (rc) {
+		LOG_WARN("%s: path to %s %s is left out: %s: %s", path->rail->label,
+			 comm_peer_name(comm), path->peer_rail.name, what, strerror(-rc));
+	}
+	ib_qp_destroy(&path->qp);
+	path->qp = (struct ib_qp){0};
+}
+
+/* Connector: make the paths the acceptor chose; one that can't be connected is dropped. */
+static void connect_pairs(struct comm *comm, const struct frame_opened *opened,
+			  struct frame_paths *out)
+{
+	struct runtime *rt = runtime_instance();
+
+	for (unsigned int i = 0; i < opened->path_count; i++) {
+		const struct frame_path *theirs = &opened->paths[i];
+		struct comm_path *path = &comm->paths[i];
+		int rc;
+
+		rc = create_path(comm, theirs->remote_rail, &opened->rails[theirs->local_rail]);
+		path->record_rkey = opened->records.rkeys[theirs->local_rail];
+		comm->path_count++;
+		if (!rc) {
+			rc = ib_qp_connect(&path->qp, &path->peer_rail, &theirs->qp, &rt->cfg,
+					   comm->traffic_class);
+			if (rc) {
+				drop_path(comm, i, "cannot connect", rc);
+			}
+		}
+		out->qps[i] = (struct qp_addr){.qpn = path->qp.qpn, .psn = path->qp.psn};
+	}
+	out->path_count = opened->path_count;
+}
+
+static const char *check_opened(const struct comm *comm, const struct frame_opened *opened)
+{
+	if (opened->path_count == 0 ||
+	    opened->records.len_bytes < sizeof(struct wire_record) * WIRE_RECORDS) {
+		return "the peer offered no paths or a too small ring";
+	}
+	for (unsigned int i = 0; i < opened->path_count; i++) {
+		if (opened->paths[i].remote_rail >= comm->rail_count ||
+		    opened->paths[i].local_rail >= opened->rail_count) {
+			return "the peer named a rail that is not there";
+		}
+	}
+	return NULL;
+}
+
+static void opened_job(void *arg)
+{
+	struct comm *comm = arg;
+	struct frame_opened *opened = &comm->setup_frame.opened;
+	struct frame frame = {.type = FRAME_PATHS};
+	const char *why = check_opened(comm, opened);
+
+	comm->peer_comm = opened->src_comm;
+	if (why) {
+		fail(comm, -EPROTO, why);
+		goto out;
+	}
+	comm->peer_record_addr = opened->records.addr;
+	snprintf(comm->peer_dev, sizeof(comm->peer_dev), "%s", opened->dev);
+	connect_pairs(comm, opened, &frame.paths);
+	pthread_mutex_lock(&comm->lock);
+	comm->expect = FRAME_READY;
+	pthread_mutex_unlock(&comm->lock);
+	comm_send(comm, &frame);
+out:
+	comm_put(comm);
+}
+
+static unsigned int count_active(const struct comm *comm, uint32_t mask)
+{
+	unsigned int near = 0;
+
+	for (unsigned int i = 0; i < comm->path_count; i++) {
+		unsigned int local_dist = 0;
+
+		for (unsigned int r = 0; r < comm->rail_count; r++) {
+			if (comm->rail_idx[r] == comm->paths[i].rail->idx) {
+				local_dist = comm->rail_descs[r].dist;
+			}
+		}
+		near += (mask >> i & 1) && local_dist == 0 && comm->paths[i].peer_rail.dist == 0;
+	}
+	return near ? near : 1;
+}
+
+static uint32_t path_weight(const struct comm_path *path)
+{
+	uint32_t mbps = path->rail->speed_mbps < path->peer_rail.speed_mbps
+				? path->rail->speed_mbps
+				: path->peer_rail.speed_mbps;
+
+	return mbps ? mbps : 1;
+}
+
+static void init_end(struct comm *comm)
+{
+	struct repair_limits limits;
+
+	comm_repair_limits(&limits);
+	if (comm->role == COMM_SENDER) {
+		repair_tx_init(&comm->tx, &comm_repair_ops, comm, &limits, comm->rings.cts,
+			       comm->rings.acks);
+	} else {
+		repair_rx_init(&comm->rx, &comm_repair_ops, comm, &limits, comm->rings.cts,
+			       comm->rings.records);
+	}
+	comm->end.path_count = comm->path_count;
+}
+
+/*
+ * Both ends have QPs in RTS on the paths of the mask: they carry traffic from here on. False when
+ * the handshake was given up meanwhile.
+ */
+static bool become_ready(struct comm *comm, uint32_t mask)
+{
+	uint64_t now_ns = clock_mono_ns();
+	bool ready;
+
+	pthread_mutex_lock(&comm->lock);
+	ready = comm->state == COMM_OPENING;
+	if (ready) {
+		init_end(comm);
+		comm->end.active_count = count_active(comm, mask);
+		for (unsigned int i = 0; i < comm->path_count; i++) {
+			if (mask >> i & 1) {
+				repair_end_ready(&comm->end, i, path_weight(&comm->paths[i]),
+						 now_ns);
+			}
+		}
+		comm->ready_count = repair_end_up_count(&comm->end);
+		comm->state = COMM_READY;
+	}
+	pthread_mutex_unlock(&comm->lock);
+	if (ready) {
+		LOG_INFO("%s %s dev %s: %u paths, %u active, first %s to %s, peer's device %s, "
+			 "%llu us",
+			 comm->role == COMM_SENDER ? "connected to" : "accepted from",
+			 comm_peer_name(comm), runtime_instance()->rails->rails[comm->dev].name,
+			 comm->ready_count, comm->end.active_count, comm->paths[0].rail->label,
+			 comm->paths[0].peer_rail.name, comm->peer_dev,
+			 (unsigned long long)(now_ns - comm->opened_ns) / 1000);
+	}
+	return ready;
+}
+
+static void paths_job(void *arg)
+{
+	struct comm *comm = arg;
+	const struct frame_paths *paths = &comm->setup_frame.paths;
+	struct runtime *rt = runtime_instance();
+	struct frame frame = {.type = FRAME_READY};
+	uint32_t mask = 0;
+
+	for (unsigned int i = 0; i < comm->path_count; i++) {
+		int rc;
+
+		if (i >= paths->path_count || paths->qps[i].qpn == 0) {
+			drop_path(comm, i, "dropped by the peer", 0);
+			continue;
+		}
+		/* What a receiver sends are clear-to-send entries and acknowledgements. */
+		rc = ib_qp_connect(&comm->paths[i].qp, &comm->paths[i].peer_rail, &paths->qps[i],
+				   &rt->cfg, rt->cfg.ib_fifo_tc);
+		if (rc) {
+			drop_path(comm, i, "cannot connect", rc);
+			continue;
+		}
+		mask |= 1u << i;
+	}
+	if (!mask) {
+		fail(comm, -EHOSTUNREACH, "no pair of rails could be connected");
+		goto out;
+	}
+	/* Receives are posted before READY leaves, so the first write finds them. */
+	if (become_ready(comm, mask)) {
+		frame.ready.path_mask = mask;
+		comm_send(comm, &frame);
+		listener_push(comm->listener, comm);
+	}
+out:
+	comm_put(comm);
+}
+
+static void ready_job(void *arg)
+{
+	struct comm *comm = arg;
+	uint32_t mask = comm->setup_frame.ready.path_mask;
+
+	for (unsigned int i = 0; i < comm->path_count; i++) {
+		if (comm->paths[i].qp.qp && !(mask >> i & 1)) {
+			drop_path(comm, i, "dropped by the peer", 0);
+		}
+		if (!comm->paths[i].qp.qp) {
+			mask &= ~(1u << i);
+		}
+	}
+	if (mask) {
+		become_ready(comm, mask);
+	} else {
+		fail(comm, -EHOSTUNREACH, "no pair of rails could be connected");
+	}
+	comm_put(comm);
+}
+
+void setup_on_frame(struct comm *comm, const struct frame *frame)
+{
+	static void (*const jobs[FRAME_TYPE_COUNT])(void *arg) = {
+		[FRAME_OPENED] = opened_job,
+		[FRAME_PATHS] = paths_job,
+		[FRAME_READY] = ready_job,
+	};
+	bool expected;
+
+	if (frame->type == FRAME_REFUSED) {
+		give_up(comm, frame->refused.err < 0 ? frame->refused.err : -EPROTO,
+			frame->refused.reason);
+		return;
+	}
+	pthread_mutex_lock(&comm->lock);
+	expected = comm->state == COMM_OPENING && frame->type == comm->expect;
+	if (expected) {
+		comm->expect = FRAME_NONE;
+		comm->setup_frame = *frame;
+	}
+	pthread_mutex_unlock(&comm->lock);
+	if (expected) {
+		run_job(comm, jobs[frame->type]);
+	}
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/clock.h"
+#include "include/log.h"
+#include "plugin/comm.h"
+#include "plugin/listen.h"
+#include "plugin/runtime.h"
+#include "plugin/setup.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Everything that reaches comms from outside: frames, links, device events, time. Loop thread. */
+
+static void on_end_frame(struct comm *comm, const struct frame *frame)
+{
+	uint64_t now_ns = clock_mono_ns();
+
+	pthread_mutex_lock(&comm->lock);
+	if (comm->state == COMM_READY) {
+		if (frame->type == FRAME_FENCE) {
+			repair_end_on_fence(&comm->end, &frame->fence, now_ns);
+		} else if (frame->type == FRAME_FENCED) {
+			repair_end_on_fenced(&comm->end, &frame->fenced, now_ns);
+		} else if (comm->role == COMM_SENDER) {
+			repair_tx_on_close(&comm->tx, frame->close.next_seq);
+		} else {
+			comm->end.peer_closed = true;
+		}
+		comm_progress(comm, now_ns);
+	}
+	pthread_mutex_unlock(&comm->lock);
+}
+
+static void on_frame(void *arg, struct oob_link *link, const struct frame *frame)
+{
+	struct comm *comm;
+
+	(void)arg;
+	if (frame->type == FRAME_OPEN) {
+		listener_on_open(link, frame);
+		return;
+	}
+	comm = comm_find(frame->dst_comm);
+	if (!comm) {
+		return; /* closed here while the frame was under way */
+	}
+	if (comm->link != link) {
+		LOG_WARN_LIMITED("%s named a connection of another peer", oob_link_name(link));
+	} else if (frame->type == FRAME_FENCE || frame->type == FRAME_FENCED ||
+		   frame->type == FRAME_CLOSE) {
+		on_end_frame(comm, frame);
+	} else {
+		setup_on_frame(comm, frame);
+	}
+	comm_put(comm);
+}
+
+static void on_link_up(void *arg, struct oob_link *link)
+{
+	(void)arg;
+	(void)link;
+}
+
+static void on_link_lost(void *arg, struct oob_link *link, int err)
+{
+	(void)arg;
+	LOG_WARN("link to %s lost: %s; traffic goes on, repairs wait until it is back",
+		 oob_link_name(link), strerror(-err));
+}
+
+struct gone {
+	struct oob_link *link;
+	int err;
+	const char *why;
+};
+
+static void fail_of_peer(struct comm *comm, void *arg)
+{
+	const struct gone *gone = arg;
+
+	if (comm->link != gone->link) {
+		return;
+	}
+	setup_give_up(comm, gone->err ? gone->err : -ECONNRESET, gone->why);
+	pthread_mutex_lock(&comm->lock);
+	if (comm->state == COMM_READY) {
+		if (gone->err == -ESHUTDOWN) {
+			comm->end.peer_closed = true;
+		} else {
+			repair_end_fail(&comm->end, CAUSE_PEER_GONE, PATHS_MAX, gone->why);
+		}
+	}
+	pthread_mutex_unlock(&comm->lock);
+}
+
+static void on_peer_gone(void *arg, struct oob_link *link, int err, const char *why)
+{
+	struct gone gone = {.link = link, .err = err, .why = why};
+
+	(void)arg;
+	comm_for_each(fail_of_peer, &gone);
+}
+
+const struct oob_handlers watch_link_handlers = {
+	.frame = on_frame,
+	.link_up = on_link_up,
+	.link_lost = on_link_lost,
+	.peer_gone = on_peer_gone,
+};
+
+struct rail_fault {
+	const struct ib_rail *rail; /* whose device reported it */
+	struct ib_event event;
+};
+
+static bool concerns(const struct rail_fault *fault, const struct comm_path *path)
+{
+	if (!path->qp.qp || path->rail->ctx != fault->rail->ctx) {
+		return false;
+	}
+	switch (fault->event.kind) {
+	case IB_EVENT_PORT_DOWN:
+		return path->rail->port == fault->event.port;
+	case IB_EVENT_DEVICE_FATAL:
+		return true;
+	case IB_EVENT_QP_FATAL:
+		return path->qp.qpn == fault->event.qpn;
+	case IB_EVENT_PORT_UP:
+	case IB_EVENT_GID_CHANGE:
+	case IB_EVENT_OTHER:
+		break;
+	}
+	return false;
+}
+
+static void fault_paths(struct comm *comm, void *arg)
+{
+	const struct rail_fault *fault = arg;
+	uint64_t now_ns = clock_mono_ns();
+
+	pthread_mutex_lock(&comm->lock);
+	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
+		if (concerns(fault, &comm->paths[p])) {
+			repair_end_fault(&comm->end, p, fault->event.cause, now_ns);
+		}
+	}
+	pthread_mutex_unlock(&comm->lock);
+}
+
+void watch_rail_event(void *arg)
+{
+	struct ib_rail *rail = arg;
+	struct rail_fault fault = {.rail = rail};
+	int rc;
+
+	while ((rc = ib_rail_event_next(rail, &fault.event)) == 1) {
+		LOG_INFO("%s: device event: %s (port %u)", rail->label, fault.event.text,
+			 fault.event.port);
+		if (fault.event.cause != CAUSE_NONE) {
+			comm_for_each(fault_paths, &fault);
+		}
+	}
+	if (rc < 0) {
+		struct runtime *rt = runtime_instance();
+
+		LOG_WARN("%s: no more device events: %s", rail->label, strerror(-rc));
+		oob_watch_stop(rt->loop, &rt->watches[rail->idx]);
+		rt->watches[rail->idx].fn = NULL;
+	}
+}
+
+static void tick_comm(struct comm *comm, void *arg)
+{
+	bool *repairing = arg;
+	uint64_t now_ns = clock_mono_ns();
+
+	pthread_mutex_lock(&comm->lock);
+	if (comm->state == COMM_READY) {
+		comm_progress(comm, now_ns);
+		repair_end_tick(&comm->end, now_ns);
+		*repairing = *repairing || (repair_end_is_repairing(&comm->end) &&
+					    !comm->end.failed && !comm->end.peer_closed);
+	}
+	pthread_mutex_unlock(&comm->lock);
+}
+
+/*
+ * Slow: acknowledgements and clear-to-send entries leave also when NCCL does not poll. Fast while a
+ * path is being fenced: completions have to be reaped, whoever is awake.
+ */
+void watch_tick(void *arg)
+{
+	struct runtime *rt = arg;
+	bool repairing = false;
+
+	comm_for_each(tick_comm, &repairing);
+	oob_timer_set(rt->loop, &rt->tick, repairing ? TICK_FAST_MS : TICK_SLOW_MS);
+}

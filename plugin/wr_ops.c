@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/clock.h"
+#include "include/log.h"
+#include "include/nccl_net.h"
+#include "plugin/comm.h"
+#include "plugin/runtime.h"
+#include "repair/fence.h"
+
+#include <errno.h>
+#include <time.h>
+
+/*
+ * What repair/ asks for, done with verbs and links. Called with the comm's lock held; posting takes
+ * a few hundred ns, everything that may block goes to the rail's worker.
+ */
+
+enum {
+	REAP_MS = 200,        /* flushes take milliseconds; what takes longer never comes */
+	FATAL_WAIT_MS = 1000, /* for the event that explains a refused modify_qp */
+};
+
+void comm_repair_limits(struct repair_limits *out)
+{
+	const struct braid_config *cfg = &runtime_instance()->cfg;
+
+	*out = (struct repair_limits){.small_bytes = cfg->small_bytes,
+				      .piece_min_bytes = cfg->piece_bytes,
+				      .window_bytes = cfg->path_window_bytes,
+				      .reap_ms = REAP_MS,
+				      .no_path_ms = (uint32_t)cfg->no_path_ms};
+}
+
+/* A full queue is told apart from a broken one: nothing was posted and verbs said ENOMEM. */
+static int post(struct comm_path *path, const struct ib_write *writes, unsigned int count)
+{
+	unsigned int posted = 0;
+	int rc = ib_qp_post_writes(&path->qp, writes, count, &posted);
+
+	return rc == -ENOMEM && posted == 0 ? -EAGAIN : rc;
+}
+
+static uint32_t inline_flag(const struct comm_path *path, uint32_t len_bytes)
+{
+	return len_bytes <= path->qp.inline_max_bytes ? IB_WRITE_INLINE : 0;
+}
+
+static int post_whole(struct comm_path *path, const struct repair_piece *piece,
+		      const struct memory *memory)
+{
+	struct ib_write write = {.wr_id = piece->wr_id,
+				 .local_addr = piece->local_addr,
+				 .remote_addr = piece->remote_addr,
+				 .rkey = piece->rkey,
+				 .len_bytes = piece->len_bytes,
+				 .imm = piece->imm,
+				 .flags = IB_WRITE_SIGNALED | IB_WRITE_WITH_IMM};
+
+	if (piece->len_bytes > 0) {
+		write.lkey = memory->mr->lkeys[path->rail->idx];
+		/* Inline data is read by the CPU, so not from GPU memory. */
+		if (memory->type == NCCL_PTR_HOST) {
+			write.flags |= inline_flag(path, piece->len_bytes);
+		}
+	} else {
+		/* Nothing is placed: any valid address of the peer will do. */
+		write.remote_addr = path->comm->peer_record_addr;
+		write.rkey = path->record_rkey;
+	}
+	return post(path, &write, 1);
+}
+
+static int op_post_piece(void *ctx, const struct repair_piece *piece)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[piece->path];
+	const struct memory *memory = piece->cookie;
+	struct wire_record *record = &comm->rings.records[piece->record_idx];
+	struct ib_write writes[2];
+
+	if (piece->whole) {
+		return post_whole(path, piece, memory);
+	}
+	*record = piece->record;
+	writes[0] = (struct ib_write){.wr_id = piece->part_wr_id,
+				      .local_addr = piece->local_addr,
+				      .remote_addr = piece->remote_addr,
+				      .lkey = memory->mr->lkeys[path->rail->idx],
+				      .rkey = piece->rkey,
+				      .len_bytes = piece->len_bytes};
+	writes[1] = (struct ib_write){
+		.wr_id = piece->wr_id,
+		.local_addr = (uint64_t)(uintptr_t)record,
+		.remote_addr =
+			comm->peer_record_addr + piece->record_idx * sizeof(struct wire_record),
+		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.rkey = path->record_rkey,
+		.len_bytes = WIRE_RECORD_BYTES,
+		.imm = piece->imm,
+		.flags = IB_WRITE_SIGNALED | IB_WRITE_WITH_IMM |
+			 inline_flag(path, WIRE_RECORD_BYTES),
+	};
+	return post(path, writes, 2);
+}
+
+static int op_post_cts(void *ctx, unsigned int p, unsigned int slot, uint64_t wr_id, bool signalled)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+	uint32_t len =
+		comm->path_count > 8 ? sizeof(struct wire_cts) : sizeof(struct wire_cts_line0);
+	struct ib_write write = {
+		.wr_id = wr_id,
+		.local_addr = (uint64_t)(uintptr_t)&comm->rings.cts[slot],
+		.remote_addr = comm->peer_cts_addr + slot * sizeof(struct wire_cts),
+		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.rkey = path->cts_rkey,
+		.len_bytes = len,
+		.flags = (signalled ? IB_WRITE_SIGNALED : 0u) | inline_flag(path, len),
+	};
+
+	return post(path, &write, 1);
+}
+
+static int op_post_ack(void *ctx, unsigned int p, uint64_t next_seq, uint64_t wr_id, bool signalled)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+	struct wire_ack *ack = &comm->rings.acks[p];
+	struct ib_write write = {
+		.wr_id = wr_id,
+		.local_addr = (uint64_t)(uintptr_t)ack,
+		.remote_addr = comm->peer_ack_addr + p * sizeof(struct wire_ack),
+		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.rkey = path->ack_rkey,
+		.len_bytes = sizeof(struct wire_ack),
+		.flags = (signalled ? IB_WRITE_SIGNALED : 0u) |
+			 inline_flag(path, sizeof(struct wire_ack)),
+	};
+
+	/* Not inline: an earlier write may pick up the larger value, which is true as well. */
+	__atomic_store_n(&ack->next_seq, next_seq, __ATOMIC_RELEASE);
+	return post(path, &write, 1);
+}
+
+static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+	struct ib_write write = {.wr_id = wr_id, .flags = IB_WRITE_SIGNALED};
+
+	/* The QP is in ERR: this is flushed, never sent. */
+	return post(path, &write, 1);
+}
+
+static int op_post_recvs(void *ctx, unsigned int p, uint64_t wr_id, unsigned int count,
+			 unsigned int *posted)
+{
+	struct comm *comm = ctx;
+
+	return ib_qp_post_recvs(&comm->paths[p].qp, wr_id, count, posted);
+}
+
+/*
+ * A dying HCA refuses verbs calls, and the event that reports it fatal is read by the loop thread
+ * at about the same time. This thread serves only this rail, so it can look for a while.
+ */
+static bool is_device_fatal(const struct ib_rail *rail)
+{
+	static const struct timespec pause = {.tv_nsec = NS_PER_MS};
+
+	for (unsigned int i = 0; i < FATAL_WAIT_MS; i++) {
+		if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
+			return true;
+		}
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+/* Rail's worker. The data path does not post on a fencing path, so modify_qp needs no lock. */
+static void fence_job(void *arg)
+{
+	struct comm_path *path = arg;
+	struct comm *comm = path->comm;
+	enum fence_outcome outcome = FENCE_ERRORED;
+	uint64_t now_ns;
+
+	if (ib_qp_fence(&path->qp)) {
+		outcome = is_device_fatal(path->rail) ? FENCE_DEAD : FENCE_REFUSED;
+	}
+	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
+	if (outcome == FENCE_DEAD) {
+		comm_poll_path(comm, path->idx, now_ns); /* what its CQ still holds counts */
+	}
+	repair_fence_errored(&comm->end, path->idx, outcome, now_ns);
+	comm_progress(comm, now_ns);
+	pthread_mutex_unlock(&comm->lock);
+	comm_put(comm);
+}
+
+static void cut_job(void *arg)
+{
+	struct comm_path *path = arg;
+	struct comm *comm = path->comm;
+	int rc;
+
+	pthread_mutex_lock(&comm->lock);
+	comm_poll_path(comm, path->idx, clock_mono_ns());
+	pthread_mutex_unlock(&comm->lock);
+	rc = ib_qp_reset(&path->qp);
+	if (rc && is_device_fatal(path->rail)) {
+		rc = 0;
+	}
+	pthread_mutex_lock(&comm->lock);
+	repair_fence_cut(&comm->end, path->idx, rc, clock_mono_ns());
+	comm_progress(comm, clock_mono_ns());
+	pthread_mutex_unlock(&comm->lock);
+	comm_put(comm);
+}
+
+static void op_fence(void *ctx, unsigned int p)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+
+	comm_hold(comm);
+	path->fence_job = (struct worker_job){.fn = fence_job, .arg = path};
+	worker_post(runtime_instance()->rail_workers[path->rail->idx], &path->fence_job);
+	runtime_repair_begins();
+}
+
+static void op_cut(void *ctx, unsigned int p)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+
+	comm_hold(comm);
+	path->cut_job = (struct worker_job){.fn = cut_job, .arg = path};
+	worker_post(runtime_instance()->rail_workers[path->rail->idx], &path->cut_job);
+}
+
+static void op_send(void *ctx, const struct frame *frame)
+{
+	struct frame copy = *frame;
+
+	comm_send(ctx, &copy);
+}
+
+static void op_report(void *ctx, const struct repair_report *report)
+{
+	comm_report(ctx, report);
+}
+
+const struct repair_ops comm_repair_ops = {
+	.post_piece = op_post_piece,
+	.post_cts = op_post_cts,
+	.post_ack = op_post_ack,
+	.post_marker = op_post_marker,
+	.post_recvs = op_post_recvs,
+	.fence = op_fence,
+	.cut = op_cut,
+	.send = op_send,
+	.report = op_report,
+};
