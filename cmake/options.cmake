@@ -23,6 +23,7 @@ add_library(braid_options INTERFACE)
 target_compile_definitions(braid_options INTERFACE _GNU_SOURCE)
 target_compile_options(braid_options INTERFACE
 	-Wall -Wextra -Wshadow -Wconversion -Wswitch-enum -Wvla
+	"-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
 	$<$<BOOL:${BRAID_WERROR}>:-Werror>)
 target_include_directories(braid_options INTERFACE
 	"${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")

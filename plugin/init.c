@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ib/intern.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
 #include "plugin/core.h"
@@ -42,7 +43,7 @@ int plugin_device_props(int dev, struct plugin_props *out)
 		return -EINVAL;
 	}
 	rail = &rt->rails->rails[dev];
-	*out = (struct plugin_props){.name = rail->name,
+	*out = (struct plugin_props){.name = ib_intern(rail->name),
 				     .pci_path = rail->pci_path,
 				     .guid = rail->guid,
 				     .ptr_support = rt->ptr_support,
