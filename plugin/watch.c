@@ -21,6 +21,8 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 			repair_end_on_fence(&comm->end, &frame->fence, now_ns);
 		} else if (frame->type == FRAME_FENCED) {
 			repair_end_on_fenced(&comm->end, &frame->fenced, now_ns);
+		} else if (frame->type == FRAME_PONG) {
+			repair_end_answered(&comm->end, now_ns);
 		} else if (comm->role == COMM_SENDER) {
 			repair_tx_on_close(&comm->tx, frame->close.next_seq);
 		} else {
@@ -40,14 +42,14 @@ static void on_frame(void *arg, struct oob_link *link, const struct frame *frame
 		listener_on_open(link, frame);
 		return;
 	}
-	comm = comm_find(frame->dst_comm);
+	comm = comm_find(frame->type == FRAME_PONG ? frame->ping.cookie : frame->dst_comm);
 	if (!comm) {
 		return; /* closed here while the frame was under way */
 	}
 	if (comm->link != link) {
 		LOG_WARN_LIMITED("%s named a connection of another peer", oob_link_name(link));
 	} else if (frame->type == FRAME_FENCE || frame->type == FRAME_FENCED ||
-		   frame->type == FRAME_CLOSE) {
+		   frame->type == FRAME_CLOSE || frame->type == FRAME_PONG) {
 		on_end_frame(comm, frame);
 	} else {
 		setup_on_frame(comm, frame);

@@ -27,7 +27,8 @@ void comm_repair_limits(struct repair_limits *out)
 				      .piece_min_bytes = cfg->piece_bytes,
 				      .window_bytes = cfg->path_window_bytes,
 				      .reap_ms = REAP_MS,
-				      .no_path_ms = (uint32_t)cfg->no_path_ms};
+				      .no_path_ms = (uint32_t)cfg->no_path_ms,
+				      .stall_ms = (uint32_t)cfg->stall_ms};
 }
 
 /* A full queue is told apart from a broken one: nothing was posted and verbs said ENOMEM. */
@@ -247,6 +248,15 @@ static void op_send(void *ctx, const struct frame *frame)
 	comm_send(ctx, &copy);
 }
 
+static void op_ask(void *ctx)
+{
+	struct comm *comm = ctx;
+	struct frame frame = {.type = FRAME_PING};
+
+	frame.ping.cookie = comm->id;
+	(void)oob_link_send(comm->link, &frame);
+}
+
 static void op_report(void *ctx, const struct repair_report *report)
 {
 	comm_report(ctx, report);
@@ -261,5 +271,6 @@ const struct repair_ops comm_repair_ops = {
 	.fence = op_fence,
 	.cut = op_cut,
 	.send = op_send,
+	.ask = op_ask,
 	.report = op_report,
 };

@@ -3,6 +3,7 @@
 
 #include "include/log.h"
 #include "repair/fence.h"
+#include "repair/stall.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,6 +49,7 @@ int repair_end_posted(struct repair_end *end, unsigned int p, struct wrq_item it
 	if (rc == -EAGAIN) {
 		return rc;
 	}
+	stall_note_post(path, item.signalled, end->now_ns);
 	/* On an error a part of the chain may be in the queue: it counts as posted until flushed.
 	 */
 	wrq_push(&path->sq, item);
@@ -72,6 +74,7 @@ static void retire_to(struct repair_end *end, unsigned int p, uint32_t idx)
 		path->inflight_bytes -= item.len_bytes;
 		end->role->retire(end, p, item);
 	}
+	stall_note_progress(path, end->now_ns);
 }
 
 static void take_completion(struct repair_end *end, struct wr_id id, const struct repair_wc *wc)
@@ -223,6 +226,7 @@ void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 	}
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		fence_tick(end, p);
+		stall_tick(end, p);
 	}
 	if (!end->failed) {
 		tick_starved(end);

@@ -72,6 +72,9 @@ struct repair_ops {
 	/* The QP does not flush: enter what its CQ holds, RESET it, then call repair_fence_cut. */
 	void (*cut)(void *ctx, unsigned int path);
 	void (*send)(void *ctx, const struct frame *frame);
+	/* Ask the peer's process for a sign of life over the link, then call repair_end_answered.
+	 */
+	void (*ask)(void *ctx);
 	void (*report)(void *ctx, const struct repair_report *report);
 };
 
@@ -87,6 +90,8 @@ struct repair_role {
 	void (*pump)(struct repair_end *end);
 	/* true: something waits and no UP path can carry it */
 	bool (*starved)(const struct repair_end *end);
+	/* post something signalled on a path whose last posts were not; NULL: all posts are */
+	void (*probe)(struct repair_end *end, unsigned int path);
 };
 
 struct repair_limits {
@@ -95,6 +100,7 @@ struct repair_limits {
 	uint64_t window_bytes;    /* outstanding bytes per path */
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
 	uint32_t no_path_ms;      /* hold this long without any path */
+	uint32_t stall_ms;        /* no completion for this long: ask the peer; 0: never */
 };
 
 struct repair_end {
@@ -132,6 +138,9 @@ void repair_end_fault(struct repair_end *end, unsigned int path, enum cause caus
 
 /** Time passes: bounds of reaping and of holding without a path. */
 void repair_end_tick(struct repair_end *end, uint64_t now_ns);
+
+/** The peer's process answered the last ask. */
+void repair_end_answered(struct repair_end *end, uint64_t now_ns);
 
 /** Post what can be posted. Called at the end of a poll round and after irecv and isend. */
 void repair_end_pump(struct repair_end *end, uint64_t now_ns);

@@ -116,7 +116,7 @@ void repair_fence_errored(struct repair_end *end, unsigned int p, enum fence_out
 			  uint64_t now_ns)
 {
 	struct repair_path *path = &end->paths[p];
-	struct wrq_item marker = {.kind = WRQ_MARKER};
+	struct wrq_item marker = {.kind = WRQ_MARKER, .signalled = true};
 
 	ASSERT(p < end->path_count);
 	end->now_ns = now_ns;

@@ -64,6 +64,9 @@ struct repair_path {
 	bool cause_is_peer; /* the peer saw it first */
 	enum cause cause;   /* first cause seen in this epoch */
 	uint64_t fault_ns, errored_ns;
+	uint64_t posted_ns;      /* last post */
+	uint64_t progress_ns;    /* last completion, or start of waiting for one */
+	uint64_t asked_ns;       /* when the peer was asked about a stall; 0: not */
 	uint64_t inflight_bytes; /* posted and not completed */
 	uint32_t recvs_out;      /* receives posted and not completed */
 	struct wrq sq;

@@ -164,17 +164,18 @@ static bool is_signal_due(const struct repair_path *path)
 static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 {
 	int p = control_path(&rx->end);
-	struct wrq_item item = {.kind = slot->cts_again ? WRQ_RECTS : WRQ_CTS,
-				.slot = (uint8_t)wire_slot(slot->seq)};
 	bool again = slot->cts_again;
+	struct wrq_item item = {.kind = again ? WRQ_RECTS : WRQ_CTS,
+				.slot = (uint8_t)wire_slot(slot->seq)};
 	int rc;
 
 	if (p < 0) {
 		return false;
 	}
+	item.signalled = again || is_signal_due(&rx->end.paths[p]);
 	rc = rx->end.ops->post_cts(rx->end.ctx, (unsigned int)p, item.slot,
 				   repair_end_wr_id(&rx->end, (unsigned int)p, WR_KIND_ITEM),
-				   again || is_signal_due(&rx->end.paths[p]));
+				   item.signalled);
 	if (rc == -EAGAIN) {
 		return false;
 	}
@@ -185,25 +186,37 @@ static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 	return true;
 }
 
-static void post_ack(struct repair_rx *rx)
+static void post_ack_on(struct repair_rx *rx, unsigned int p, bool signalled)
 {
-	struct wrq_item item = {.kind = WRQ_ACK};
+	struct wrq_item item = {.kind = WRQ_ACK, .signalled = signalled};
 	uint64_t next_seq = rx->book.next_seq;
-	int p = control_path(&rx->end);
 	int rc;
 
-	if (p < 0) {
-		return;
-	}
-	rc = rx->end.ops->post_ack(rx->end.ctx, (unsigned int)p, next_seq,
-				   repair_end_wr_id(&rx->end, (unsigned int)p, WR_KIND_ITEM),
-				   is_signal_due(&rx->end.paths[p]));
+	rc = rx->end.ops->post_ack(rx->end.ctx, p, next_seq,
+				   repair_end_wr_id(&rx->end, p, WR_KIND_ITEM), signalled);
 	if (rc == -EAGAIN) {
 		return;
 	}
 	rx->acked_seq = next_seq;
-	rx->ack_path = p;
-	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
+	rx->ack_path = (int)p;
+	repair_end_posted(&rx->end, p, item, rc);
+}
+
+static void post_ack(struct repair_rx *rx)
+{
+	int p = control_path(&rx->end);
+
+	if (p >= 0) {
+		post_ack_on(rx, (unsigned int)p, is_signal_due(&rx->end.paths[p]));
+	}
+}
+
+/* Unsignalled entries may be lost on a silent rail: the word once more, signalled, tells. */
+static void rx_probe(struct repair_end *end, unsigned int p)
+{
+	if (wrq_has_room(&end->paths[p].sq)) {
+		post_ack_on(to_rx(end), p, true);
+	}
 }
 
 static void rx_pump(struct repair_end *end)
@@ -239,6 +252,7 @@ static const struct repair_role rx_role = {
 	.reconcile = rx_reconcile,
 	.pump = rx_pump,
 	.starved = rx_starved,
+	.probe = rx_probe,
 };
 
 void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ctx,

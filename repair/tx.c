@@ -89,6 +89,7 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	struct wrq_item item = {.kind = WRQ_PIECE,
 				.slot = (uint8_t)wire_slot(msg->seq),
 				.piece = (uint8_t)piece,
+				.signalled = true,
 				.len_bytes = len};
 
 	if (p < 0) {

@@ -13,6 +13,7 @@ void wrq_push(struct wrq *q, struct wrq_item item)
 	ASSERT(item.kind < WRQ_KIND_COUNT);
 	q->items[q->posted % WRQ_ITEMS] = item;
 	q->posted++;
+	q->signalled_out += item.signalled;
 }
 
 bool wrq_knows(const struct wrq *q, uint32_t idx)
@@ -22,6 +23,10 @@ bool wrq_knows(const struct wrq *q, uint32_t idx)
 
 struct wrq_item wrq_pop(struct wrq *q)
 {
+	struct wrq_item item = q->items[q->done % WRQ_ITEMS];
+
 	ASSERT(wrq_out(q) > 0);
-	return q->items[q->done++ % WRQ_ITEMS];
+	q->done++;
+	q->signalled_out -= item.signalled;
+	return item;
 }

@@ -24,6 +24,7 @@ struct wrq_item {
 	uint8_t kind; /* enum wrq_kind */
 	uint8_t slot;
 	uint8_t piece;
+	bool signalled; /* its success makes a completion */
 	uint32_t len_bytes;
 };
 
@@ -32,7 +33,8 @@ struct wrq_item {
  * freely; RC completes in order, so a success for index i retires everything up to i.
  */
 struct wrq {
-	uint32_t posted, done; /* free-running */
+	uint32_t posted, done;  /* free-running */
+	uint32_t signalled_out; /* of the items that are out */
 	struct wrq_item items[WRQ_ITEMS];
 };
 

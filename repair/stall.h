@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_STALL_H
+#define BRAID_REPAIR_STALL_H
+
+#include "repair/end.h"
+
+/**
+ * The stall clock: finds paths whose HCA never reports an error (endless retries, a dead HCA). It
+ * asks before it kills. A path is given up only when
+ *
+ *   1. something signalled is out and nothing came back for stall_ms, plus the time the oldest item
+ *      would need at 10 MB/s,
+ *   2. then the peer's process answered over the link, so it is neither paused nor cut off, and
+ * still nothing came back,
+ *   3. another path is UP and not under the same suspicion.
+ *
+ * A slow receiver never makes a stall: completions come from the peer's HCA, and receives are
+ * posted for every piece that may be out (RECV_WRS).
+ */
+void stall_tick(struct repair_end *end, unsigned int path);
+
+void stall_note_post(struct repair_path *path, bool signalled, uint64_t now_ns);
+void stall_note_progress(struct repair_path *path, uint64_t now_ns);
+
+#endif
