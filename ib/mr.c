@@ -207,7 +207,8 @@ static int align_range(const struct ib_mr_cache *cache, const void *addr, size_t
 	uintptr_t start = (uintptr_t)addr;
 	uintptr_t end;
 
-	if (len_bytes == 0 || len_bytes > UINTPTR_MAX - mask - start) {
+	if (len_bytes == 0 || start > UINTPTR_MAX - mask ||
+	    len_bytes > UINTPTR_MAX - mask - start) {
 		return -EINVAL;
 	}
 	end = (start + len_bytes + mask) & ~mask;

@@ -24,7 +24,10 @@ int ib_verbs_load(void)
 	}
 	pthread_mutex_lock(&load_lock);
 	if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
-		rc = ib_verbs_library_open(getenv("NCCL_IBVERBS_LIB"), &syms);
+		const char *const names[] = {getenv("NCCL_IBVERBS_LIB"), "libibverbs.so.1",
+					     "libibverbs.so"};
+
+		rc = ib_verbs_library_open(names, sizeof(names) / sizeof(names[0]), &syms);
 		if (rc == 0) {
 			atomic_store_explicit(&loaded, true, memory_order_release);
 		}

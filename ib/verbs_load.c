@@ -58,16 +58,15 @@ static const char *fill(void *lib, struct ib_verbs_syms *out)
 	return NULL;
 }
 
-int ib_verbs_library_open(const char *first, struct ib_verbs_syms *out)
+int ib_verbs_library_open(const char *const *names, unsigned int count, struct ib_verbs_syms *out)
 {
-	const char *names[] = {first, "libibverbs.so.1", "libibverbs.so"};
 	char tried[TRIED_MAX_BYTES] = "";
 	const char *name = NULL;
 	const char *missing;
 	struct ib_verbs_syms syms;
 	void *lib = NULL;
 
-	for (unsigned int i = 0; lib == NULL && i < sizeof(names) / sizeof(names[0]); i++) {
+	for (unsigned int i = 0; lib == NULL && i < count; i++) {
 		name = names[i];
 		if (name != NULL && name[0] != '\0') {
 			lib = open_one(name, tried);

@@ -5,10 +5,10 @@
 #include "ib/verbs.h"
 
 /**
- * Open libibverbs and fill the table. `first` is tried before the usual names, NULL: none. One line
- * says what is missing. The library is never closed once it was good. 0, -ENOENT, -ENOSYS; *out
+ * Open the first of the libraries that is there and fill the table; NULL and "" are skipped. One
+ * line says what is missing. The library stays open once it was good. 0, -ENOENT, -ENOSYS; *out
  * only on success.
  */
-int ib_verbs_library_open(const char *first, struct ib_verbs_syms *out);
+int ib_verbs_library_open(const char *const *names, unsigned int count, struct ib_verbs_syms *out);
 
 #endif
