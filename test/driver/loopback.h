@@ -24,9 +24,13 @@
 	X(LOSE, "lose", "never report it")                                                         \
 	X(OVERRUN, "overrun", "write eight bytes behind it")                                       \
 	X(UNDERRUN, "underrun", "write eight bytes before the slot")                               \
+	X(HOLE, "hole", "leave out eight bytes at offset 2048")                                    \
+	X(CHANGE, "change", "change the message once more before it is reported done")             \
+	X(SEND_SIZE, "send_size", "report four bytes too many for a send")                         \
 	X(SIZE, "size", "report four bytes too many")                                              \
 	X(ERROR, "error", "return an error from test")                                             \
-	X(REQUEST, "request", "leave *request as it is instead of writing NULL")                   \
+	X(REQUEST, "request", "isend: leave *request as it is instead of writing NULL")            \
+	X(REQUEST_RECV, "request_recv", "irecv: the same")                                         \
 	X(EAGER, "eager", "report the send done, read its memory afterwards")                      \
 	X(TORN, "torn", "write the flags of the low-latency protocol before the data")             \
 	X(AFTER, "after", "write into the last receive while the comm is closed")

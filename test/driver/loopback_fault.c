@@ -7,7 +7,8 @@
 
 enum {
 	SCRIBBLE = 0x5a,
-	SCRIBBLE_BYTES = 8
+	SCRIBBLE_BYTES = 8,
+	HOLE_AT = 2048
 };
 
 /** The fault this process was told in LOOPBACK_FAULT, and the message it is for. */
@@ -86,6 +87,8 @@ void loopback_fault_strike(struct loopback_request *request)
 		memcpy(request->bounce, request->comm->previous, kept_bytes(request));
 	} else if (fault == LOOPBACK_DROP) {
 		memcpy(request->bounce, request->old, kept_bytes(request));
+	} else if (fault == LOOPBACK_HOLE && len_bytes >= HOLE_AT + 8) {
+		memcpy(request->bounce + HOLE_AT, request->old + HOLE_AT, 8);
 	} else if (fault == LOOPBACK_OVERRUN) {
 		memset(request->data + len_bytes, SCRIBBLE, SCRIBBLE_BYTES);
 	} else if (fault == LOOPBACK_UNDERRUN) {
@@ -108,9 +111,11 @@ static int report_spoil(struct loopback_request *request, enum loopback_fault fa
 		*done = 0;
 	} else if (fault == LOOPBACK_LATE) {
 		request->comm->late_at = request->data + middle;
-	} else if (fault == LOOPBACK_TORN && request->visits == 0) {
-		*done = 0; /* the flags are there, one word of the data is not */
-	} else if (fault == LOOPBACK_TORN) {
+	} else if (fault != LOOPBACK_TORN && fault != LOOPBACK_CHANGE) {
+		return 0;
+	} else if (request->visits == 0) {
+		*done = 0; /* the flags are there, but a word of the data changes yet */
+	} else {
 		request->data[middle] ^= 1;
 	}
 	return 0;
@@ -124,6 +129,7 @@ int loopback_fault_report(struct loopback_request *request, int *done, int *size
 	int err = 0;
 
 	if (comm->sends) {
+		*size += fault == LOOPBACK_SEND_SIZE && request->seq == seq ? 4 : 0;
 		return 0;
 	}
 	if (request->seq == seq && request->len_bytes) {

@@ -141,7 +141,8 @@ int loopback_post(struct loopback_comm *comm, void *data, size_t len_bytes, void
 		.len_bytes = len_bytes,
 		.header = len_bytes,
 	};
-	if (loopback_fault_is(request, LOOPBACK_REQUEST) && !comm->request_left) {
+	if (!comm->request_left &&
+	    loopback_fault_is(request, comm->sends ? LOOPBACK_REQUEST : LOOPBACK_REQUEST_RECV)) {
 		comm->request_left = true;
 		request->busy = false;
 		return 0;
