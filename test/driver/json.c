@@ -93,8 +93,8 @@ static void faults_write(FILE *file, const struct run *run)
 	fputs("],\n  \"faults_fired\": [", file);
 	for (uint32_t i = 0; i < run->fired_count; i++) {
 		fprintf(file,
-			"%s\n    {\"time_ns\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"rule\": ",
-			i ? "," : "", run->fired[i].at_ns, run->fired[i].bytes);
+			"%s\n    {\"time_ns\": %" PRIu64 ", \"seen\": %" PRIu64 ", \"rule\": ",
+			i ? "," : "", run->fired[i].at_ns, run->fired[i].seen);
 		string_write(file, run->fired[i].rule);
 		fputc('}', file);
 	}

@@ -325,7 +325,7 @@ static int run_open(struct run *run)
 	}
 	if (opt->fabric_lib[0]) {
 		snprintf(fabric_dir, sizeof(fabric_dir), "%s/fabric", run->dir);
-		err = rails_open(&run->rails, fabric_dir, opt->rank_count, opt->rail_count);
+		err = rails_open(&run->rails, fabric_dir);
 	}
 	if (!err && opt->samples[0]) {
 		err = run->rails ? sampler_start(&run->sampler, opt->samples, run->rails, opt)

@@ -1,41 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/driver/rails.h"
 
-#include <errno.h>
+#include "test/fabric/fabric_ctl.h"
 
-int rails_open(struct rails **out, const char *dir, uint32_t host_count, uint32_t rail_count)
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct rails {
+	struct fabric_ctl *ctl;
+};
+
+int rails_open(struct rails **out, const char *dir)
 {
-	(void)out;
-	(void)dir;
-	(void)host_count;
-	(void)rail_count;
-	return -ENOSYS;
+	struct rails *rails = calloc(1, sizeof(*rails));
+	int err;
+
+	if (!rails) {
+		return -ENOMEM;
+	}
+	err = fabric_ctl_open(dir, &rails->ctl);
+	if (err) {
+		free(rails);
+		return err;
+	}
+	*out = rails;
+	return 0;
 }
 
 void rails_close(struct rails *rails)
 {
-	(void)rails;
+	if (rails) {
+		fabric_ctl_close(rails->ctl);
+		free(rails);
+	}
 }
 
 struct rail_bytes rails_read(struct rails *rails, uint32_t host, uint32_t rail)
 {
-	(void)rails;
-	(void)host;
-	(void)rail;
-	return (struct rail_bytes){0};
+	struct fabric_counters counters = {0};
+
+	if (fabric_ctl_counters(rails->ctl, host, rail, &counters)) {
+		return (struct rail_bytes){0};
+	}
+	return (struct rail_bytes){counters.tx_bytes, counters.rx_bytes};
 }
 
 int rails_fault(struct rails *rails, const char *rule)
 {
-	(void)rails;
-	(void)rule;
-	return -ENOSYS;
+	char why[128] = "";
+	int err = fabric_ctl_fault(rails->ctl, rule, NULL, why, sizeof(why));
+
+	if (err) {
+		fprintf(stderr, "driver: fault '%s': %s\n", rule, why);
+	}
+	return err;
 }
 
 uint32_t rails_fired_list(struct rails *rails, struct rail_fired *out, uint32_t cap)
 {
-	(void)rails;
-	(void)out;
-	(void)cap;
-	return 0;
+	uint32_t count = 0;
+	struct fabric_fired fired;
+
+	while (count < cap && fabric_ctl_fired(rails->ctl, count, &fired) == 0) {
+		out[count].at_ns = fired.t_ns;
+		out[count].seen = fired.seen;
+		snprintf(out[count].rule, sizeof(out[count].rule), "%s", fired.text);
+		count++;
+	}
+	return count;
 }

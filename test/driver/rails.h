@@ -21,16 +21,13 @@ struct rail_bytes {
 struct rail_fired {
 	char rule[OPT_TEXT_MAX];
 	uint64_t at_ns; /**< CLOCK_MONOTONIC */
-	uint64_t bytes; /**< on that rail and direction since the rule was installed */
+	uint64_t seen;  /**< what its trigger counted: bytes, writes, messages or ms */
 };
 
 struct rails;
 
-/**
- * The launcher's side of the software fabric whose state lies in dir. Returns 0 or -errno
- * (-ENOSYS: built without the fabric).
- */
-int rails_open(struct rails **out, const char *dir, uint32_t host_count, uint32_t rail_count);
+/** The launcher's side of the software fabric whose state lies in dir. Returns 0 or -errno. */
+int rails_open(struct rails **out, const char *dir);
 /** Accepts NULL. */
 void rails_close(struct rails *rails);
 /** Counters of one HCA; zeros while its process has not opened it. Any thread. */

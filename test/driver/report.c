@@ -72,8 +72,7 @@ static uint64_t time_max_ns(const struct run *run)
 void report_verdict(const struct run *run)
 {
 	for (uint32_t i = 0; i < run->fired_count; i++) {
-		printf("fault fired after %" PRIu64 " bytes: %s\n", run->fired[i].bytes,
-		       run->fired[i].rule);
+		printf("fault fired at %" PRIu64 ": %s\n", run->fired[i].seen, run->fired[i].rule);
 	}
 	for (int kind = 0; kind < TALLY_KIND_COUNT; kind++) {
 		uint64_t count = run_tally(run, (enum tally_kind)kind);
