@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/cq.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CQE_MAX (1 << 20)
+
+static uint32_t ring_size(int cqe)
+{
+	uint32_t size = 1;
+
+	while (size < (uint32_t)cqe) {
+		size <<= 1;
+	}
+	return size;
+}
+
+static int slot_find(struct fab_ctx *ctx, struct fab_cq *cq)
+{
+	int rc = -ENOMEM;
+
+	pthread_mutex_lock(&ctx->lock);
+	for (uint32_t i = 0; i < FAB_MAX_CQS; i++) {
+		if (ctx->cqs[i] == NULL) {
+			ctx->cqs[i] = cq;
+			cq->idx = i;
+			rc = 0;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return rc;
+}
+
+static void slot_free(struct fab_ctx *ctx, const struct fab_cq *cq)
+{
+	pthread_mutex_lock(&ctx->lock);
+	ctx->cqs[cq->idx] = NULL;
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+static int ring_make(struct fab_ctx *ctx, struct fab_cq *cq, uint32_t size)
+{
+	uint64_t offset = fab_heap_alloc(ctx, (uint64_t)size * sizeof(struct fab_cqe));
+
+	if (offset == 0) {
+		return -ENOMEM;
+	}
+	cq->slot = &ctx->inst->cqs[cq->idx];
+	cq->slot->size = size;
+	cq->slot->ring_off = offset;
+	atomic_store_explicit(&cq->slot->tail, 0, memory_order_relaxed);
+	atomic_store_explicit(&cq->slot->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&cq->slot->armed, FAB_CQ_UNARMED, memory_order_relaxed);
+	atomic_store_explicit(&cq->slot->fired, 0, memory_order_relaxed);
+	atomic_store_explicit(&cq->slot->overrun, 0, memory_order_relaxed);
+	cq->ring = fab_inst_at(ctx->inst, offset);
+	return 0;
+}
+
+static void ibv_cq_fill(struct fab_cq *cq, struct fab_ctx *ctx, struct ibv_comp_channel *channel,
+			void *cq_context)
+{
+	cq->ctx = ctx;
+	cq->ibv.context = &ctx->ibv;
+	cq->ibv.channel = channel;
+	cq->ibv.cq_context = cq_context;
+	cq->ibv.handle = cq->idx;
+	cq->ibv.cqe = (int)cq->slot->size;
+	pthread_mutex_init(&cq->ibv.mutex, NULL);
+	pthread_cond_init(&cq->ibv.cond, NULL);
+	pthread_mutex_init(&cq->poll_lock, NULL);
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+			     struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct fab_ctx *ctx = fab_ctx_of(context);
+	struct fab_cq *cq = NULL;
+	int rc = -EINVAL;
+
+	if (cqe < 1 || cqe > CQE_MAX || comp_vector < 0 ||
+	    comp_vector >= context->num_comp_vectors) {
+		goto fail;
+	}
+	rc = -EIO;
+	if (fab_ctx_dead(ctx)) {
+		goto fail;
+	}
+	rc = -ENOMEM;
+	cq = calloc(1, sizeof(*cq));
+	if (cq == NULL || slot_find(ctx, cq) != 0) {
+		goto free_cq;
+	}
+	rc = ring_make(ctx, cq, ring_size(cqe));
+	if (rc != 0) {
+		goto free_slot;
+	}
+	ibv_cq_fill(cq, ctx, channel, cq_context);
+	if (channel != NULL) {
+		atomic_fetch_add(&((struct fab_channel *)(void *)channel)->cq_count, 1);
+	}
+	fab_ctx_object_add(ctx);
+	return &cq->ibv;
+
+free_slot:
+	slot_free(ctx, cq);
+free_cq:
+	free(cq);
+fail:
+	errno = -rc;
+	return NULL;
+}
+
+int ibv_destroy_cq(struct ibv_cq *ibv)
+{
+	struct fab_cq *cq = fab_cq_of(ibv);
+	struct fab_ctx *ctx = cq->ctx;
+
+	if (atomic_load(&cq->qp_count) != 0) {
+		return EBUSY;
+	}
+	/* The engine may be writing this queue's event; then the application has to acknowledge
+	 * what it got, as with real verbs. */
+	fab_engine_hold(ctx);
+	slot_free(ctx, cq);
+	fab_engine_release(ctx);
+	pthread_mutex_lock(&ibv->mutex);
+	while (atomic_load(&cq->acked) != atomic_load(&cq->notified)) {
+		pthread_cond_wait(&ibv->cond, &ibv->mutex);
+	}
+	pthread_mutex_unlock(&ibv->mutex);
+	fab_heap_free(ctx, cq->slot->ring_off, (uint64_t)cq->slot->size * sizeof(struct fab_cqe));
+	if (ibv->channel != NULL) {
+		atomic_fetch_sub(&((struct fab_channel *)(void *)ibv->channel)->cq_count, 1);
+	}
+	pthread_mutex_destroy(&cq->poll_lock);
+	pthread_mutex_destroy(&ibv->mutex);
+	pthread_cond_destroy(&ibv->cond);
+	free(cq);
+	fab_ctx_object_del(ctx);
+	return 0;
+}
+
+int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
+{
+	/* The ring is a power of two and was rounded up: growing inside it is free. */
+	return cqe >= 1 && cqe <= ibv->cqe ? 0 : fab_unsupported("ibv_resize_cq");
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	struct fab_channel *channel = calloc(1, sizeof(*channel));
+	int fds[2];
+
+	if (channel == NULL) {
+		return NULL;
+	}
+	if (pipe2(fds, O_CLOEXEC) != 0) {
+		free(channel);
+		return NULL;
+	}
+	/* Only the application's end may block, and only if it wants to. */
+	fcntl(fds[1], F_SETFL, O_NONBLOCK);
+	channel->ibv.context = context;
+	channel->ibv.fd = fds[0];
+	channel->write_fd = fds[1];
+	fab_ctx_object_add(fab_ctx_of(context));
+	return &channel->ibv;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
+{
+	struct fab_channel *channel = (struct fab_channel *)(void *)ibv;
+
+	if (atomic_load(&channel->cq_count) != 0) {
+		return EBUSY;
+	}
+	close(channel->ibv.fd);
+	close(channel->write_fd);
+	fab_ctx_object_del(fab_ctx_of(ibv->context));
+	free(channel);
+	return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
+{
+	struct ibv_cq *got;
+	ssize_t len = read(channel->fd, &got, sizeof(got));
+
+	if (len != (ssize_t)sizeof(got)) {
+		errno = len < 0 ? errno : EIO;
+		return -1;
+	}
+	*cq = got;
+	*cq_context = got->cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *ibv, unsigned int count)
+{
+	pthread_mutex_lock(&ibv->mutex);
+	atomic_fetch_add(&fab_cq_of(ibv)->acked, count);
+	pthread_cond_broadcast(&ibv->cond);
+	pthread_mutex_unlock(&ibv->mutex);
+}
+
+void fab_cq_notify(struct fab_ctx *ctx)
+{
+	if (atomic_exchange_explicit(&ctx->inst->comp_due, 0, memory_order_acq_rel) == 0) {
+		return;
+	}
+	fab_engine_hold(ctx); /* keeps CQs from being destroyed meanwhile */
+	for (uint32_t i = 0; i < FAB_MAX_CQS; i++) {
+		struct fab_cq *cq = ctx->cqs[i];
+		struct ibv_cq *ibv;
+
+		if (cq == NULL ||
+		    atomic_exchange_explicit(&cq->slot->fired, 0, memory_order_acq_rel) == 0) {
+			continue;
+		}
+		ibv = &cq->ibv;
+		if (ibv->channel != NULL &&
+		    write(((struct fab_channel *)(void *)ibv->channel)->write_fd, &ibv,
+			  sizeof(ibv)) == (ssize_t)sizeof(ibv)) {
+			atomic_fetch_add(&cq->notified, 1);
+		}
+	}
+	fab_engine_release(ctx);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/cq.h"
+
+#define LAP_MASK ((1ull << 46) - 1)
+
+static uint64_t ctl_make(uint32_t producer, uint64_t lap, uint64_t phase)
+{
+	return (uint64_t)producer << 48 | (lap & LAP_MASK) << 2 | phase;
+}
+
+static uint64_t ctl_bare(uint64_t ctl)
+{
+	return ctl & ~(0xffffull << 48);
+}
+
+/* Takes the slot at the tail. Returns its position, or UINT64_MAX when the ring is full. */
+static uint64_t slot_take(struct fab_cq_slot *cq, struct fab_cqe *ring, uint32_t producer)
+{
+	for (;;) {
+		uint64_t pos = atomic_load_explicit(&cq->tail, memory_order_acquire);
+		uint64_t lap = pos / cq->size;
+		struct fab_cqe *cqe = &ring[pos % cq->size];
+		uint64_t free_ctl = ctl_make(0, lap, FAB_CQE_FREE);
+		uint64_t seen = free_ctl;
+		uint64_t expect = pos;
+
+		if (pos - atomic_load_explicit(&cq->head, memory_order_acquire) >= cq->size) {
+			return UINT64_MAX;
+		}
+		if (atomic_compare_exchange_strong(&cqe->ctl, &seen,
+						   ctl_make(producer, lap, FAB_CQE_TAKEN))) {
+			atomic_compare_exchange_strong(&cq->tail, &expect, pos + 1);
+			return pos;
+		}
+		/* Somebody took it and may have been stopped before moving the tail: help. */
+		atomic_compare_exchange_strong(&cq->tail, &expect, pos + 1);
+	}
+}
+
+static bool arm_fires(struct fab_cq_slot *cq, bool solicited)
+{
+	uint32_t armed = atomic_load_explicit(&cq->armed, memory_order_seq_cst);
+
+	if (armed == FAB_CQ_UNARMED || (armed == FAB_CQ_SOLICITED && !solicited)) {
+		return false;
+	}
+	return atomic_compare_exchange_strong(&cq->armed, &armed, FAB_CQ_UNARMED);
+}
+
+static void overrun(struct fab_inst *inst, uint32_t cq_idx)
+{
+	struct fab_event event = {
+		.type = IBV_EVENT_CQ_ERR,
+		.kind = FAB_EVENT_CQ,
+		.number = cq_idx,
+	};
+
+	if (atomic_exchange_explicit(&inst->cqs[cq_idx].overrun, 1, memory_order_relaxed) == 0) {
+		fab_inst_post_event(inst, &event);
+	}
+}
+
+bool fab_cq_push(struct fab_inst *inst, uint32_t cq_idx, uint32_t producer,
+		 const struct fab_completion *completion)
+{
+	struct fab_cq_slot *cq = &inst->cqs[cq_idx];
+	struct fab_cqe *ring = fab_inst_at(inst, cq->ring_off);
+	uint64_t pos = slot_take(cq, ring, producer);
+	struct fab_cqe *cqe;
+
+	if (pos == UINT64_MAX) {
+		overrun(inst, cq_idx);
+		return false;
+	}
+	cqe = &ring[pos % cq->size];
+	cqe->wr_id = completion->wr_id;
+	cqe->wqe_idx = completion->wqe_idx;
+	cqe->status = completion->status;
+	cqe->opcode = completion->opcode;
+	cqe->byte_len = completion->byte_len;
+	cqe->imm_data = completion->imm_data;
+	cqe->qpn = completion->qpn;
+	cqe->src_qpn = completion->src_qpn;
+	cqe->wc_flags = completion->wc_flags;
+	cqe->qp_idx = completion->qp_idx;
+	cqe->qp_gen = completion->qp_gen;
+	cqe->vendor_err = completion->status == IBV_WC_SUCCESS ? 0 : 0xfab;
+	/* Sequentially consistent, against the consumer: it arms, then polls once more. */
+	atomic_store_explicit(&cqe->ctl, ctl_make(0, pos / cq->size, FAB_CQE_VALID),
+			      memory_order_seq_cst);
+	if (!arm_fires(cq, completion->solicited || completion->status != IBV_WC_SUCCESS)) {
+		return false;
+	}
+	atomic_store_explicit(&cq->fired, 1, memory_order_release);
+	atomic_store_explicit(&inst->comp_due, 1, memory_order_release);
+	return true;
+}
+
+/* Taken long ago and never published: is its producer dead? */
+static bool head_is_orphan(struct fab_cq *cq, uint64_t ctl)
+{
+	uint64_t now_ns = fab_now_ns();
+
+	if (cq->stuck_since_ns == 0) {
+		cq->stuck_since_ns = now_ns;
+	}
+	if (now_ns - cq->stuck_since_ns < 5000000) {
+		return false;
+	}
+	cq->stuck_since_ns = now_ns;
+	return fab_inst_life(cq->ctx->lib->root, (uint32_t)(ctl >> 48)) == FAB_LIFE_GONE;
+}
+
+/* Looks at the head. 1: *out holds the entry, which is consumed; 0: empty; -1: look again. */
+static int head_take(struct fab_cq *cq, struct fab_cqe *out)
+{
+	struct fab_cq_slot *slot = cq->slot;
+	uint64_t pos = atomic_load_explicit(&slot->head, memory_order_relaxed);
+	uint64_t lap = pos / slot->size;
+	struct fab_cqe *cqe = &cq->ring[pos % slot->size];
+	uint64_t ctl = atomic_load_explicit(&cqe->ctl, memory_order_seq_cst);
+	int found = 1;
+
+	if (ctl_bare(ctl) == ctl_make(0, lap, FAB_CQE_TAKEN)) {
+		if (!head_is_orphan(cq, ctl)) {
+			return 0;
+		}
+		found = -1;
+	} else if (ctl_bare(ctl) != ctl_make(0, lap, FAB_CQE_VALID)) {
+		return 0;
+	} else {
+		out->wr_id = cqe->wr_id;
+		out->wqe_idx = cqe->wqe_idx;
+		out->status = cqe->status;
+		out->opcode = cqe->opcode;
+		out->vendor_err = cqe->vendor_err;
+		out->byte_len = cqe->byte_len;
+		out->imm_data = cqe->imm_data;
+		out->qpn = cqe->qpn;
+		out->src_qpn = cqe->src_qpn;
+		out->wc_flags = cqe->wc_flags;
+		out->qp_idx = cqe->qp_idx;
+		out->qp_gen = cqe->qp_gen;
+	}
+	cq->stuck_since_ns = 0;
+	/* The tail may lag behind a producer that died before moving it. */
+	if (atomic_load_explicit(&slot->tail, memory_order_acquire) == pos) {
+		uint64_t expect = pos;
+
+		atomic_compare_exchange_strong(&slot->tail, &expect, pos + 1);
+	}
+	atomic_store_explicit(&cqe->ctl, ctl_make(0, lap + 1, FAB_CQE_FREE), memory_order_release);
+	atomic_store_explicit(&slot->head, pos + 1, memory_order_release);
+	return found;
+}
+
+static void advance(_Atomic uint64_t *number, uint64_t to)
+{
+	if (atomic_load_explicit(number, memory_order_relaxed) < to) {
+		atomic_store_explicit(number, to, memory_order_release);
+	}
+}
+
+/* Gives the WR's place in its queue back, as polling does. False: its QP was reset or destroyed
+ * since, so the completion is no more. */
+static bool entry_settle(struct fab_cq *cq, const struct fab_cqe *cqe)
+{
+	struct fab_qp_slot *qp = &cq->ctx->inst->qps[cqe->qp_idx];
+
+	if (atomic_load_explicit(&qp->qpn, memory_order_acquire) != cqe->qpn ||
+	    atomic_load_explicit(&qp->gen, memory_order_acquire) != cqe->qp_gen) {
+		return false;
+	}
+	advance((cqe->opcode & IBV_WC_RECV) != 0 ? &qp->rq_polled : &qp->sq_polled,
+		cqe->wqe_idx + 1);
+	return true;
+}
+
+/* The caller's struct may be another release's: fields only. On an error only four of them mean
+ * anything; the others are set to what nobody would expect. */
+static void wc_fill(struct ibv_wc *wc, const struct fab_cqe *cqe)
+{
+	bool good = cqe->status == IBV_WC_SUCCESS;
+	uint32_t junk = 0xdeadbe00u ^ (uint32_t)cqe->wqe_idx * 2654435761u;
+
+	wc->wr_id = cqe->wr_id;
+	wc->status = (enum ibv_wc_status)cqe->status;
+	wc->vendor_err = cqe->vendor_err;
+	wc->qp_num = cqe->qpn;
+	wc->opcode = good ? (enum ibv_wc_opcode)cqe->opcode : (enum ibv_wc_opcode)(junk & 0xff);
+	wc->byte_len = good ? cqe->byte_len : junk;
+	wc->imm_data = good ? cqe->imm_data : ~junk;
+	wc->src_qp = good ? cqe->src_qpn : junk >> 8;
+	wc->wc_flags = good ? cqe->wc_flags : junk & (IBV_WC_GRH | IBV_WC_WITH_IMM);
+	wc->pkey_index = good ? 0 : (uint16_t)junk;
+	wc->slid = good ? 0 : (uint16_t)junk;
+	wc->sl = good ? 0 : (uint8_t)junk;
+	wc->dlid_path_bits = good ? 0 : (uint8_t)junk;
+}
+
+int fab_cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
+{
+	struct fab_cq *cq = fab_cq_of(ibv);
+	struct fab_cqe cqe;
+	int done = 0;
+
+	pthread_mutex_lock(&cq->poll_lock);
+	while (done < count) {
+		int found = head_take(cq, &cqe);
+
+		if (found == 0) {
+			break;
+		}
+		if (found > 0 && entry_settle(cq, &cqe)) {
+			wc_fill(&wc[done++], &cqe);
+		}
+	}
+	pthread_mutex_unlock(&cq->poll_lock);
+	return done;
+}
+
+int fab_cq_req_notify(struct ibv_cq *ibv, int solicited_only)
+{
+	struct fab_cq *cq = fab_cq_of(ibv);
+	uint32_t arm = solicited_only != 0 ? FAB_CQ_SOLICITED : FAB_CQ_ANY;
+
+	atomic_store_explicit(&cq->slot->armed, arm, memory_order_seq_cst);
+	return 0;
+}

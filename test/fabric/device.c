@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/qp.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#undef ibv_get_device_list
+
+struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	struct fab_lib *lib = fab_lib_get();
+	struct ibv_device **list;
+
+	if (num_devices != NULL) {
+		*num_devices = 0;
+	}
+	if (lib == NULL) {
+		return NULL;
+	}
+	list = calloc(lib->rail_count + 1, sizeof(struct ibv_device *));
+	if (list == NULL) {
+		return NULL;
+	}
+	for (uint32_t i = 0; i < lib->rail_count; i++) {
+		list[i] = &lib->devs[i].ibv;
+	}
+	if (num_devices != NULL) {
+		*num_devices = (int)lib->rail_count;
+	}
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list); /* the devices themselves live as long as the library */
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+int ibv_get_device_index(struct ibv_device *device)
+{
+	return (int)((struct fab_dev *)(void *)device)->rail;
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	const struct fab_dev *dev = (const struct fab_dev *)(void *)device;
+
+	return htobe64(fab_addr_guid(fab_lib_get()->host, dev->rail));
+}
+
+int ibv_fork_init(void)
+{
+	return 0;
+}
+
+enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return IBV_FORK_UNNEEDED;
+}
+
+static int pipe_open(struct fab_ctx *ctx)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) != 0) {
+		return -errno;
+	}
+	fcntl(fds[1], F_SETFL, O_NONBLOCK); /* the engine must not block; the reader may */
+	ctx->ibv.async_fd = fds[0];
+	ctx->event_fd = fds[1];
+	return 0;
+}
+
+static void pipe_close(struct fab_ctx *ctx)
+{
+	close(ctx->ibv.async_fd);
+	close(ctx->event_fd);
+}
+
+static void ibv_context_fill(struct fab_ctx *ctx, struct ibv_device *device)
+{
+	ctx->ibv.device = device;
+	ctx->ibv.cmd_fd = -1;
+	ctx->ibv.num_comp_vectors = 8;
+	ctx->ibv.ops.poll_cq = fab_cq_poll;
+	ctx->ibv.ops.req_notify_cq = fab_cq_req_notify;
+	ctx->ibv.ops.post_send = fab_qp_post_send;
+	ctx->ibv.ops.post_recv = fab_qp_post_recv;
+	pthread_mutex_init(&ctx->ibv.mutex, NULL);
+	/* abi_compat stays NULL: the header's wrappers then call the plain symbols. */
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct fab_lib *lib = fab_lib_get();
+	struct fab_dev *dev = (struct fab_dev *)(void *)device;
+	struct fab_ctx *ctx = calloc(1, sizeof(*ctx));
+	int rc = -ENOMEM;
+
+	if (lib == NULL || ctx == NULL) {
+		goto free_ctx;
+	}
+	ctx->lib = lib;
+	ctx->host = lib->host;
+	ctx->rail = dev->rail;
+	ctx->port = fab_root_port(lib->root, lib->host, dev->rail);
+	pthread_mutex_init(&ctx->lock, NULL);
+	rc = -EIO;
+	if ((atomic_load(&ctx->port->flags) & FAB_DEAD) != 0) {
+		goto free_ctx;
+	}
+	rc = pipe_open(ctx);
+	if (rc != 0) {
+		goto free_ctx;
+	}
+	rc = fab_inst_create(lib->root, lib->dir, lib->host, dev->rail, &ctx->inst);
+	if (rc != 0) {
+		fab_complain("%s: cannot open %s (%d)", lib->dir, device->name, -rc);
+		goto close_pipe;
+	}
+	ibv_context_fill(ctx, device);
+	rc = fab_engine_start(ctx);
+	if (rc != 0) {
+		goto close_inst;
+	}
+	return &ctx->ibv;
+
+close_inst:
+	fab_inst_close(lib->root, lib->dir, ctx->inst);
+close_pipe:
+	pipe_close(ctx);
+free_ctx:
+	free(ctx);
+	errno = -rc;
+	return NULL;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+	struct fab_ctx *ctx = fab_ctx_of(context);
+
+	/* Objects left alive go with the context, as they do when the kernel closes it: nobody may
+	 * place any more, and their memory belongs to the application. */
+	for (uint32_t i = 0; i < atomic_load(&ctx->qp_high); i++) {
+		if (ctx->qps[i] != NULL) {
+			ibv_destroy_qp(&ctx->qps[i]->ibv);
+		}
+	}
+	fab_engine_stop(ctx);
+	fab_inst_close(ctx->lib->root, ctx->lib->dir, ctx->inst);
+	pipe_close(ctx);
+	pthread_mutex_destroy(&ctx->ibv.mutex);
+	pthread_mutex_destroy(&ctx->lock);
+	free(ctx);
+	return 0;
+}

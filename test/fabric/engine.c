@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/event.h"
+#include "test/fabric/qp.h"
+#include "test/fabric/rule.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/*
+ * One thread per opened device. It takes QPs from the run list in turn, a step each, so that they
+ * share the rail; a QP that waits for a time sits on the wait list. With nothing to do it sleeps
+ * on the instance's doorbell, which peers ring too.
+ */
+
+static void run_append(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	qp->sched = FAB_SCHED_QUEUED;
+	qp->next = NULL;
+	qp->prev = ctx->run_tail;
+	if (ctx->run_tail != NULL) {
+		ctx->run_tail->next = qp;
+	} else {
+		ctx->run_head = qp;
+	}
+	ctx->run_tail = qp;
+}
+
+static void run_remove(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	*(qp->prev != NULL ? &qp->prev->next : &ctx->run_head) = qp->next;
+	*(qp->next != NULL ? &qp->next->prev : &ctx->run_tail) = qp->prev;
+}
+
+static void wait_insert(struct fab_ctx *ctx, struct fab_qp *qp, uint64_t wake_ns)
+{
+	qp->sched = FAB_SCHED_WAITING;
+	qp->wake_ns = wake_ns;
+	qp->prev = NULL;
+	qp->next = ctx->wait_head;
+	if (ctx->wait_head != NULL) {
+		ctx->wait_head->prev = qp;
+	}
+	ctx->wait_head = qp;
+}
+
+static void wait_remove(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	*(qp->prev != NULL ? &qp->prev->next : &ctx->wait_head) = qp->next;
+	if (qp->next != NULL) {
+		qp->next->prev = qp->prev;
+	}
+}
+
+void fab_engine_kick(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	pthread_mutex_lock(&ctx->queue_lock);
+	if (qp->sched == FAB_SCHED_WAITING) {
+		wait_remove(ctx, qp);
+		run_append(ctx, qp);
+	} else if (qp->sched == FAB_SCHED_IDLE) {
+		run_append(ctx, qp);
+	}
+	qp->kicked = true;
+	pthread_mutex_unlock(&ctx->queue_lock);
+	fab_inst_ring(ctx->inst);
+}
+
+void fab_engine_hold(struct fab_ctx *ctx)
+{
+	atomic_fetch_add_explicit(&ctx->exec_wanted, 1, memory_order_seq_cst);
+	pthread_mutex_lock(&ctx->exec);
+	atomic_fetch_sub_explicit(&ctx->exec_wanted, 1, memory_order_seq_cst);
+}
+
+void fab_engine_release(struct fab_ctx *ctx)
+{
+	pthread_cond_signal(&ctx->exec_free);
+	pthread_mutex_unlock(&ctx->exec);
+}
+
+void fab_engine_forget(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	pthread_mutex_lock(&ctx->queue_lock);
+	if (qp->sched == FAB_SCHED_QUEUED) {
+		run_remove(ctx, qp);
+	} else if (qp->sched == FAB_SCHED_WAITING) {
+		wait_remove(ctx, qp);
+	}
+	qp->sched = FAB_SCHED_IDLE;
+	qp->kicked = false;
+	pthread_mutex_unlock(&ctx->queue_lock);
+}
+
+/* The next QP to work on, or NULL with the time the next one is due. */
+static struct fab_qp *next_qp(struct fab_ctx *ctx, uint64_t *due_ns)
+{
+	uint64_t now_ns = fab_now_ns();
+	struct fab_qp *following;
+	struct fab_qp *qp;
+
+	*due_ns = UINT64_MAX;
+	pthread_mutex_lock(&ctx->queue_lock);
+	for (qp = ctx->wait_head; qp != NULL; qp = following) {
+		following = qp->next;
+		if (qp->wake_ns <= now_ns) {
+			wait_remove(ctx, qp);
+			run_append(ctx, qp);
+		} else if (qp->wake_ns < *due_ns) {
+			*due_ns = qp->wake_ns;
+		}
+	}
+	qp = ctx->run_head;
+	if (qp != NULL) {
+		run_remove(ctx, qp);
+		qp->sched = FAB_SCHED_RUNNING;
+		qp->kicked = false;
+	}
+	pthread_mutex_unlock(&ctx->queue_lock);
+	return qp;
+}
+
+static void put_back(struct fab_ctx *ctx, struct fab_qp *qp, uint64_t wake_ns)
+{
+	pthread_mutex_lock(&ctx->queue_lock);
+	if (qp->kicked || wake_ns == 0) {
+		run_append(ctx, qp);
+	} else if (wake_ns != UINT64_MAX) {
+		wait_insert(ctx, qp, wake_ns);
+	} else {
+		qp->sched = FAB_SCHED_IDLE;
+	}
+	pthread_mutex_unlock(&ctx->queue_lock);
+}
+
+/* A peer broke one of this instance's QPs: let each one that is in ERR flush. */
+static void scan_qps(struct fab_ctx *ctx)
+{
+	if (atomic_exchange_explicit(&ctx->inst->scan_due, 0, memory_order_seq_cst) == 0) {
+		return;
+	}
+	pthread_mutex_lock(&ctx->lock);
+	for (uint32_t i = 0; i < atomic_load(&ctx->qp_high); i++) {
+		if (ctx->qps[i] != NULL && fab_qp_state(ctx->qps[i]->slot) == IBV_QPS_ERR) {
+			fab_engine_kick(ctx, ctx->qps[i]);
+		}
+	}
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+/* One step of one QP. Returns the ns to sleep when there was none to work on, else 0. */
+static uint64_t work(struct fab_ctx *ctx)
+{
+	uint64_t due_ns;
+	uint64_t now_ns;
+	uint64_t wake_ns;
+	struct fab_qp *qp;
+
+	pthread_mutex_lock(&ctx->exec);
+	while (atomic_load_explicit(&ctx->exec_wanted, memory_order_seq_cst) != 0) {
+		pthread_cond_wait(&ctx->exec_free, &ctx->exec);
+	}
+	qp = next_qp(ctx, &due_ns);
+	if (qp != NULL) {
+		wake_ns = fab_qp_step(qp);
+		put_back(ctx, qp, wake_ns);
+	}
+	pthread_mutex_unlock(&ctx->exec);
+	if (qp != NULL) {
+		return 0;
+	}
+	now_ns = fab_now_ns();
+	wake_ns = atomic_load_explicit(&ctx->lib->root->next_deadline_ns, memory_order_seq_cst);
+	due_ns = wake_ns != 0 && wake_ns < due_ns ? wake_ns : due_ns;
+	if (due_ns == UINT64_MAX) {
+		return UINT64_MAX;
+	}
+	return due_ns > now_ns ? due_ns - now_ns : 0;
+}
+
+static void *engine_main(void *arg)
+{
+	struct fab_ctx *ctx = arg;
+
+	prctl(PR_SET_NAME, "fabric");
+	prctl(PR_SET_TIMERSLACK, 1000);
+	while (atomic_load_explicit(&ctx->stopping, memory_order_acquire) == 0) {
+		uint32_t seen = atomic_load_explicit(&ctx->inst->doorbell, memory_order_seq_cst);
+		uint64_t sleep_ns;
+
+		fab_rule_tick(ctx->lib->root, ctx->lib->dir, fab_now_ns());
+		fab_event_forward(ctx);
+		fab_cq_notify(ctx);
+		scan_qps(ctx);
+		sleep_ns = work(ctx);
+		if (sleep_ns != 0) {
+			fab_inst_wait(ctx->inst, seen, sleep_ns);
+		}
+	}
+	return NULL;
+}
+
+int fab_engine_start(struct fab_ctx *ctx)
+{
+	sigset_t all;
+	sigset_t old;
+	int rc;
+
+	pthread_mutex_init(&ctx->exec, NULL);
+	pthread_mutex_init(&ctx->queue_lock, NULL);
+	pthread_cond_init(&ctx->exec_free, NULL);
+	sigfillset(&all); /* the application's signals are for its own threads */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&ctx->thread, NULL, engine_main, ctx);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -rc;
+}
+
+void fab_engine_stop(struct fab_ctx *ctx)
+{
+	atomic_store_explicit(&ctx->stopping, 1, memory_order_release);
+	fab_inst_ring(ctx->inst);
+	pthread_join(ctx->thread, NULL);
+	pthread_mutex_destroy(&ctx->exec);
+	pthread_mutex_destroy(&ctx->queue_lock);
+	pthread_cond_destroy(&ctx->exec_free);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/fabric_ctl.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char doc[] = "Controls a running software fabric.\n\n"
+			  "  fault \"RULE\"...  install fault rules\n"
+			  "  counters         bytes and messages per host and rail\n"
+			  "  fired            the rules that fired, oldest first";
+
+static const struct argp_option options[] = {
+	{"dir", 'D', "DIR", 0, "the fabric's directory (default: $FABRIC_DIR)", 0},
+	{0},
+};
+
+struct args {
+	const char *dir;
+	char **words;
+	int word_count;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct args *args = state->input;
+
+	switch (key) {
+	case 'D':
+		args->dir = arg;
+		return 0;
+	case ARGP_KEY_ARGS:
+		args->words = state->argv + state->next;
+		args->word_count = state->argc - state->next;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_usage(state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int do_fault(struct fabric_ctl *ctl, const struct args *args)
+{
+	for (int i = 1; i < args->word_count; i++) {
+		char why[256];
+		uint32_t idx;
+		int rc = fabric_ctl_fault(ctl, args->words[i], &idx, why, sizeof(why));
+
+		if (rc == -EINVAL) {
+			fprintf(stderr, "fabricctl: '%s': %s\n", args->words[i], why);
+			return 2;
+		}
+		if (rc != 0) {
+			fprintf(stderr, "fabricctl: %s\n", strerror(-rc));
+			return 1;
+		}
+		printf("rule %" PRIu32 "\n", idx);
+	}
+	return args->word_count > 1 ? 0 : 2;
+}
+
+static int do_counters(struct fabric_ctl *ctl)
+{
+	printf("host rail tx_bytes rx_bytes tx_msgs rx_msgs\n");
+	for (uint32_t host = 0; host < 64; host++) {
+		for (uint32_t rail = 0; rail < 16; rail++) {
+			struct fabric_counters c;
+
+			if (fabric_ctl_counters(ctl, host, rail, &c) != 0 ||
+			    c.tx_bytes + c.rx_bytes + c.tx_msgs + c.rx_msgs == 0) {
+				continue;
+			}
+			printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64
+			       " %" PRIu64 "\n",
+			       host, rail, c.tx_bytes, c.rx_bytes, c.tx_msgs, c.rx_msgs);
+		}
+	}
+	return 0;
+}
+
+static int do_fired(struct fabric_ctl *ctl)
+{
+	uint32_t count = fabric_ctl_fired_count(ctl);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct fabric_fired f;
+
+		if (fabric_ctl_fired(ctl, i, &f) == 0) {
+			printf("%" PRIu64 " rule %" PRIu32 " seen %" PRIu64 " tx %" PRIu64
+			       " rx %" PRIu64 ": %s\n",
+			       f.t_ns, f.rule_idx, f.seen, f.tx_bytes, f.rx_bytes, f.text);
+		}
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse_option,
+		.args_doc = "fault RULE... | counters | fired",
+		.doc = doc,
+	};
+	struct args args = {.dir = getenv("FABRIC_DIR")};
+	struct fabric_ctl *ctl;
+	int rc;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	if (args.dir == NULL) {
+		fprintf(stderr, "fabricctl: neither --dir nor FABRIC_DIR is given\n");
+		return 2;
+	}
+	rc = fabric_ctl_open(args.dir, &ctl);
+	if (rc != 0) {
+		fprintf(stderr, "fabricctl: %s: %s\n", args.dir, strerror(-rc));
+		return 1;
+	}
+	if (strcmp(args.words[0], "fault") == 0) {
+		rc = do_fault(ctl, &args);
+	} else if (strcmp(args.words[0], "counters") == 0) {
+		rc = do_counters(ctl);
+	} else if (strcmp(args.words[0], "fired") == 0) {
+		rc = do_fired(ctl);
+	} else {
+		fprintf(stderr, "fabricctl: '%s' is none of fault, counters, fired\n",
+			args.words[0]);
+		rc = 2;
+	}
+	fabric_ctl_close(ctl);
+	return rc;
+}

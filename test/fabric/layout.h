@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_TEST_FABRIC_LAYOUT_H
+#define BRAID_TEST_FABRIC_LAYOUT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+/*
+ * What the processes of one fabric share. FABRIC_DIR/fabric.shm (struct fab_root) holds the ports,
+ * the fault rules, the table of opened devices ("instances") and the directory of QP numbers.
+ * FABRIC_DIR/inst-N.shm (struct fab_inst) holds what a peer's engine must reach without the owner's
+ * help: QPs, receive queues, completion queues, memory regions, events. Both files are sparse.
+ */
+
+#define FAB_MAGIC         0x42524146u
+#define FAB_VERSION       1u
+#define FAB_MAX_HOSTS     64u
+#define FAB_MAX_RAILS     16u
+#define FAB_MAX_INSTS     65536u
+#define FAB_MAX_RULES     1024u
+#define FAB_MAX_FIRED     1024u
+#define FAB_RULE_TEXT_LEN 160u
+#define FAB_QPN_COUNT     (1u << 24)
+#define FAB_QPN_FIRST     0x100u
+#define FAB_PSN_MASK      0xffffffu
+
+#define FAB_INST_BYTES  (512ull << 20)
+#define FAB_MAX_QPS     16384u
+#define FAB_MAX_CQS     8192u
+#define FAB_MAX_MRS     65536u
+#define FAB_MAX_SGE     32u
+#define FAB_EVENT_COUNT 256u
+
+enum fab_dir {
+	FAB_TX,
+	FAB_RX,
+	FAB_DIR_COUNT,
+};
+
+/* Bits of fab_port.flags. The two ACK bits name the direction of the data whose acknowledgements
+ * vanish: FAB_ACK_TX = acknowledgements of what this port sent. */
+#define FAB_CUT_TX 0x01u
+#define FAB_CUT_RX 0x02u
+#define FAB_ACK_TX 0x04u
+#define FAB_ACK_RX 0x08u
+#define FAB_DOWN   0x10u
+#define FAB_DEAD   0x20u
+
+struct fab_port {
+	_Atomic uint32_t flags;
+	_Atomic uint32_t armed_count; /* rules with a counting trigger waiting at this port */
+	_Atomic uint32_t dead_count;  /* raised by nic_death; contexts opened before are dead */
+	_Atomic uint32_t rate_pinned; /* a rate rule was given: FABRIC_RATE_MBPS no longer counts */
+	_Atomic uint64_t rate_bps;    /* bytes per second and direction, 0 = unlimited */
+	_Atomic uint64_t free_at_ns[FAB_DIR_COUNT];
+	_Atomic uint64_t bytes[FAB_DIR_COUNT];
+	_Atomic uint64_t msgs[FAB_DIR_COUNT];
+	pthread_mutex_t gate; /* robust; held around each placement while armed_count > 0 */
+} __attribute__((aligned(128)));
+
+enum fab_action {
+	FAB_ACT_CUT,
+	FAB_ACT_PORT_DOWN,
+	FAB_ACT_PORT_UP,
+	FAB_ACT_NIC_DEATH,
+	FAB_ACT_ACK_LOSS,
+	FAB_ACT_HEAL,
+	FAB_ACT_RATE,
+	FAB_ACT_COUNT,
+};
+
+enum fab_trigger {
+	FAB_TRIG_NOW,
+	FAB_TRIG_BYTES,
+	FAB_TRIG_WRITES,
+	FAB_TRIG_IMMS,
+	FAB_TRIG_MS,
+	FAB_TRIG_COUNT,
+};
+
+enum fab_edge {
+	FAB_EDGE_BEFORE,
+	FAB_EDGE_MID,
+	FAB_EDGE_AFTER,
+	FAB_EDGE_COUNT,
+};
+
+enum fab_rule_state {
+	FAB_RULE_FREE,
+	FAB_RULE_ARMED,
+	FAB_RULE_FIRED,
+};
+
+#define FAB_DIR_BOTH (1u << FAB_TX | 1u << FAB_RX)
+
+/** One fault rule, as parsed. `dirs` is a mask of 1 << enum fab_dir. */
+struct fab_rule_spec {
+	enum fab_action action;
+	enum fab_trigger trigger;
+	enum fab_edge edge;
+	uint32_t host;
+	uint32_t rail;
+	uint32_t dirs;
+	uint64_t count; /* bytes, writes, imms or milliseconds, by trigger */
+	uint64_t rate_mbps;
+	char text[FAB_RULE_TEXT_LEN];
+};
+
+struct fab_rule {
+	_Atomic uint32_t state;
+	struct fab_rule_spec spec;
+	uint64_t seen;        /* what the trigger counted so far; under the port's gate */
+	uint64_t deadline_ns; /* FAB_TRIG_MS */
+};
+
+struct fab_fired {
+	_Atomic uint32_t ready;
+	uint32_t rule_idx;
+	uint64_t t_ns;
+	uint64_t seen;
+	uint64_t bytes[FAB_DIR_COUNT]; /* the port's counters at that moment */
+	struct fab_rule_spec spec;
+};
+
+enum fab_inst_state {
+	FAB_INST_NONE,
+	FAB_INST_LIVE,
+	FAB_INST_CLOSED,
+};
+
+struct fab_inst_row {
+	_Atomic uint32_t state;
+	uint32_t pid;
+	uint64_t pid_start; /* field 22 of /proc/PID/stat: tells a reused pid apart */
+	uint32_t host;
+	uint32_t rail;
+};
+
+struct fab_root {
+	uint32_t magic;
+	uint32_t version;
+	uint64_t seed;
+	pthread_mutex_t lock; /* robust; rule table, instance table, one-time loading */
+	uint32_t faults_loaded;
+	_Atomic uint32_t next_qpn;
+	_Atomic uint32_t inst_count; /* ids 1 .. inst_count were handed out; none is reused */
+	_Atomic uint32_t rule_count; /* high-water mark of rules[] */
+	_Atomic uint32_t fired_count;
+	_Atomic uint64_t next_deadline_ns; /* earliest armed FAB_TRIG_MS rule, 0 = none */
+	struct fab_port ports[FAB_MAX_HOSTS][FAB_MAX_RAILS];
+	struct fab_rule rules[FAB_MAX_RULES];
+	struct fab_fired fired[FAB_MAX_FIRED];
+	struct fab_inst_row insts[FAB_MAX_INSTS];
+	/* qpn -> inst id << 32 | index in that instance's qps[] + 1; 0 = none. */
+	_Atomic uint64_t qpns[FAB_QPN_COUNT];
+};
+
+/** One memory region. `key` is 0 while the entry is free; lkey and rkey are the same number. */
+struct fab_mr_slot {
+	_Atomic uint32_t key;
+	uint32_t access;
+	uint32_t pd;
+	uint32_t use_count; /* the part of the key that changes */
+	uint64_t iova;
+	uint64_t len_bytes;
+	uint64_t addr;
+};
+
+/*
+ * One completion. `ctl` orders it: producer's inst id << 48 | lap << 2 | phase, lap being how often
+ * the ring was gone round. A producer takes the slot with FREE -> TAKEN and publishes it with
+ * TAKEN -> VALID; the consumer frees it for the next lap. All zero is an empty ring.
+ */
+#define FAB_CQE_FREE  0ull
+#define FAB_CQE_TAKEN 1ull
+#define FAB_CQE_VALID 2ull
+
+struct fab_cqe {
+	_Atomic uint64_t ctl;
+	uint64_t wr_id;
+	uint64_t wqe_idx; /* running number of the WR in its queue */
+	uint32_t status;
+	uint32_t opcode;
+	uint32_t vendor_err;
+	uint32_t byte_len;
+	uint32_t imm_data; /* as the sender gave it */
+	uint32_t qpn;
+	uint32_t src_qpn;
+	uint32_t wc_flags;
+	uint32_t qp_idx;
+	uint32_t qp_gen;
+};
+
+struct fab_cq_slot {
+	_Atomic uint64_t tail;
+	_Atomic uint64_t head;
+	_Atomic uint32_t armed; /* enum fab_cq_arm */
+	_Atomic uint32_t fired; /* a completion event is due; the owner's engine clears it */
+	_Atomic uint32_t overrun;
+	uint32_t size; /* a power of two */
+	uint64_t ring_off;
+} __attribute__((aligned(64)));
+
+enum fab_cq_arm {
+	FAB_CQ_UNARMED,
+	FAB_CQ_SOLICITED,
+	FAB_CQ_ANY,
+};
+
+struct fab_sge {
+	uint64_t addr;
+	uint32_t len_bytes;
+	uint32_t lkey;
+};
+
+struct fab_rqe {
+	uint64_t wr_id;
+	uint64_t sge_count;
+	struct fab_sge sge[]; /* rq_max_sge of them */
+};
+
+/*
+ * The responder half of a QP. `claim` is the right to place into it, see claim.h.
+ * Fields without _Atomic are written by the owner while it has made the QP unreachable (state below
+ * RTR and claim 0), and read by a peer's engine only while it holds the claim and saw RTR or above.
+ * epsn and rq_head are written by the claim holder.
+ */
+struct fab_qp_slot {
+	_Atomic uint64_t claim;
+	_Atomic uint64_t claim_done; /* the claim whose bytes are all placed; arrives with them */
+	_Atomic uint32_t state;      /* enum ibv_qp_state */
+	_Atomic uint32_t qpn;        /* 0 = slot free */
+	_Atomic uint32_t gen;        /* raised by RESET and destroy: older completions vanish */
+	uint32_t dest_qpn;
+	uint32_t peer_host;
+	uint32_t peer_rail;
+	uint32_t access;
+	uint32_t pd;
+	uint32_t epsn;
+	uint32_t mtu_bytes;
+	uint32_t min_rnr_timer;
+	uint32_t recv_cq_idx;
+	uint32_t rq_size;
+	uint32_t rq_max_sge;
+	uint64_t rq_off;
+	_Atomic uint64_t rq_tail;   /* posted; owner */
+	_Atomic uint64_t rq_head;   /* consumed; claim holder */
+	_Atomic uint64_t rq_polled; /* up to here the owner took completions from its CQ */
+	_Atomic uint64_t sq_polled;
+} __attribute__((aligned(128)));
+
+enum fab_event_kind {
+	FAB_EVENT_PORT,
+	FAB_EVENT_DEVICE,
+	FAB_EVENT_QP,
+	FAB_EVENT_CQ,
+};
+
+struct fab_event {
+	uint32_t type; /* enum ibv_event_type */
+	uint32_t kind;
+	uint32_t number; /* port, QPN or index of the CQ */
+};
+
+struct fab_inst {
+	uint32_t magic;
+	uint32_t id;
+	uint32_t host;
+	uint32_t rail;
+	uint32_t pid;
+	uint32_t dead_count; /* the port's dead_count at open */
+	uint64_t base;       /* where the owner has this file mapped */
+	_Atomic uint32_t doorbell;
+	_Atomic uint32_t sleeping;
+	_Atomic uint32_t scan_due;  /* a QP of this instance was put into ERR by a peer */
+	_Atomic uint32_t comp_due;  /* some CQ has `fired` set */
+	pthread_mutex_t event_lock; /* robust */
+	_Atomic uint32_t event_tail;
+	_Atomic uint32_t event_head;
+	struct fab_event events[FAB_EVENT_COUNT];
+	struct fab_mr_slot mrs[FAB_MAX_MRS];
+	struct fab_cq_slot cqs[FAB_MAX_CQS];
+	struct fab_qp_slot qps[FAB_MAX_QPS];
+	uint64_t heap[]; /* receive queues and completion rings, up to FAB_INST_BYTES */
+};
+
+#endif

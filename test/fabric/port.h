@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_TEST_FABRIC_PORT_H
+#define BRAID_TEST_FABRIC_PORT_H
+
+#include "test/fabric/root.h"
+
+#include <stdbool.h>
+
+/** Do packets get from one port to the other? */
+static inline bool fab_port_open(const struct fab_port *from, const struct fab_port *to)
+{
+	uint32_t tx = atomic_load_explicit(&from->flags, memory_order_seq_cst);
+	uint32_t rx = atomic_load_explicit(&to->flags, memory_order_seq_cst);
+
+	return (tx & (FAB_CUT_TX | FAB_DOWN | FAB_DEAD)) == 0 &&
+	       (rx & (FAB_CUT_RX | FAB_DOWN | FAB_DEAD)) == 0;
+}
+
+/** Do acknowledgements of data sent by `requester` get back from `responder`? */
+static inline bool fab_port_ack_open(const struct fab_port *requester,
+				     const struct fab_port *responder)
+{
+	uint32_t req = atomic_load_explicit(&requester->flags, memory_order_seq_cst);
+	uint32_t rsp = atomic_load_explicit(&responder->flags, memory_order_seq_cst);
+
+	return fab_port_open(responder, requester) && (req & FAB_ACK_TX) == 0 &&
+	       (rsp & FAB_ACK_RX) == 0;
+}
+
+/** When the next bytes may go from tx to rx at the ports' rates; in the past = now. */
+uint64_t fab_port_free_at(const struct fab_port *tx, const struct fab_port *rx);
+
+/** Books `bytes` on both ports' rates. */
+void fab_port_spend(struct fab_port *tx, struct fab_port *rx, uint64_t bytes, uint64_t now_ns);
+
+/** The most bytes to move in one go so that a port's rate is smooth to about 100 us. */
+uint64_t fab_port_step_bytes(const struct fab_port *tx, const struct fab_port *rx, uint64_t max);
+
+#endif

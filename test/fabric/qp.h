@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_TEST_FABRIC_QP_H
+#define BRAID_TEST_FABRIC_QP_H
+
+#include "test/fabric/cq.h"
+#include "test/fabric/mr.h"
+
+/** One posted send. The list follows it, inline data after the list. */
+struct fab_swr {
+	uint64_t wr_id;
+	uint64_t remote_addr;
+	uint64_t len_bytes;
+	uint64_t start_ns; /* not sent before: the link's latency */
+	uint64_t ack_ns;   /* sent: acknowledged from then on; UINT64_MAX = lost */
+	uint32_t opcode;   /* enum ibv_wr_opcode */
+	uint32_t flags;    /* IBV_SEND_* */
+	uint32_t rkey;
+	uint32_t imm_data; /* untouched */
+	uint32_t sge_count;
+	uint32_t pad;
+	struct fab_sge sge[];
+};
+
+enum fab_sched {
+	FAB_SCHED_IDLE,
+	FAB_SCHED_QUEUED,
+	FAB_SCHED_RUNNING,
+	FAB_SCHED_WAITING,
+};
+
+/** What the requester keeps of one QP; touched by the engine, or under fab_engine_hold(). */
+struct fab_sender {
+	uint32_t psn; /* of the next packet; what the responder must expect */
+	uint32_t peer_gen;
+	uint64_t pos_bytes; /* of the send at sq_next: placed so far */
+	bool begun;         /* ... it passed its first edge */
+	bool placed;        /* ... all placed, but the receiver was not told */
+	bool blocked;       /* nothing gets through: wait for the timer */
+	uint32_t tries;
+	uint64_t retry_ns; /* the transport timer; 0 = not running */
+	uint32_t rnr_tries;
+	uint64_t rnr_ns; /* not before, after a receiver-not-ready */
+};
+
+struct fab_qp {
+	struct ibv_qp ibv; /* first: the caller's pointer */
+	struct fab_ctx *ctx;
+	struct fab_qp_slot *slot;
+	struct fab_cq *send_cq;
+	struct fab_cq *recv_cq;
+	uint32_t idx;
+	struct ibv_qp_cap cap;
+	int sq_sig_all;
+
+	/* Attributes as set by modify; under ibv.mutex, and read by the engine when it holds exec,
+	 * for which modify keeps the engine off. */
+	struct ibv_ah_attr ah;
+	enum ibv_mtu path_mtu;
+	uint32_t dest_qpn;
+	uint32_t rq_psn;
+	uint32_t sq_psn;
+	uint8_t timeout;
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t max_rd_atomic;
+	uint8_t max_dest_rd_atomic;
+	uint8_t min_rnr_timer;
+	uint16_t pkey_index;
+	uint8_t port_num;
+	uint32_t peer_host;
+	uint32_t peer_rail;
+
+	pthread_mutex_t post_lock; /* posters of sends; of receives */
+	pthread_mutex_t recv_lock;
+	char *sq;
+	uint32_t sq_size;
+	uint32_t sq_stride;
+	_Atomic uint64_t sq_tail;  /* posted */
+	_Atomic uint64_t sq_next;  /* next to send; engine */
+	_Atomic uint64_t sq_acked; /* next to complete; engine */
+	struct fab_sender tx;
+
+	/* Under the context's queue_lock. */
+	enum fab_sched sched;
+	bool kicked;
+	uint64_t wake_ns;
+	struct fab_qp *next;
+	struct fab_qp *prev;
+};
+
+static inline struct fab_qp *fab_qp_of(struct ibv_qp *qp)
+{
+	return (struct fab_qp *)(void *)qp;
+}
+
+static inline struct fab_swr *fab_qp_swr(const struct fab_qp *qp, uint64_t number)
+{
+	return (struct fab_swr *)(void *)(qp->sq + (number % qp->sq_size) * qp->sq_stride);
+}
+
+static inline void *fab_qp_inline(const struct fab_qp *qp, struct fab_swr *wr)
+{
+	return &wr->sge[qp->cap.max_send_sge];
+}
+
+static inline struct fab_rqe *fab_qp_rqe(struct fab_inst *inst, struct fab_qp_slot *slot,
+					 uint64_t number)
+{
+	uint64_t stride = sizeof(struct fab_rqe) + slot->rq_max_sge * sizeof(struct fab_sge);
+
+	return fab_inst_at(inst, slot->rq_off + number % slot->rq_size * stride);
+}
+
+static inline enum ibv_qp_state fab_qp_state(struct fab_qp_slot *slot)
+{
+	return (enum ibv_qp_state)atomic_load_explicit(&slot->state, memory_order_seq_cst);
+}
+
+static inline uint32_t fab_mtu_bytes(enum ibv_mtu mtu)
+{
+	return 128u << (unsigned int)mtu;
+}
+
+int fab_qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int fab_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+/** One turn of the engine on this QP. Returns when it wants the next: 0 = soon, UINT64_MAX = when
+ * kicked, else CLOCK_MONOTONIC ns. Under exec. */
+uint64_t fab_qp_step(struct fab_qp *qp);
+
+/** A send's completion, if it asked for one or went wrong; moves sq_acked past it. */
+void fab_send_complete(struct fab_qp *qp, enum ibv_wc_status status);
+/** Ends the send at sq_acked with an error and the QP with it. */
+void fab_send_fail(struct fab_qp *qp, enum ibv_wc_status status);
+/** Flushes what a QP in ERR still holds. True when all is out. */
+bool fab_qp_flush(struct fab_qp *qp);
+/** Completes receive `number` in the responder's CQ. The caller has the claim, finishing. True when
+ * the owner should be rung. */
+bool fab_recv_complete(struct fab_inst *inst, struct fab_qp_slot *slot, uint32_t qp_idx,
+		       uint32_t producer, struct fab_completion *completion);
+/** Puts a peer's QP into ERR, from the requester's side; its engine flushes it. */
+void fab_qp_break_peer(struct fab_inst *inst, struct fab_qp_slot *slot);
+
+#endif

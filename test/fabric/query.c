@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/qp.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#undef ibv_query_port
+
+/* What a device tells about itself. Callers may have been compiled with other structs than these
+ * headers': fields are set one by one, never a whole struct. */
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	const struct fab_ctx *ctx = fab_ctx_of(context);
+	uint64_t guid = fab_addr_guid(ctx->host, ctx->rail);
+
+	if (fab_ctx_dead(ctx)) {
+		return EIO;
+	}
+	memcpy(attr->fw_ver, "0.1.0", 6);
+	attr->node_guid = htobe64(guid);
+	attr->sys_image_guid = htobe64(guid);
+	attr->max_mr_size = UINT64_MAX;
+	attr->page_size_cap = 4096;
+	attr->vendor_id = 0xfab;
+	attr->vendor_part_id = 1;
+	attr->hw_ver = 1;
+	attr->max_qp = (int)FAB_MAX_QPS;
+	attr->max_qp_wr = 16384;
+	attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
+	attr->max_sge = (int)FAB_MAX_SGE;
+	attr->max_sge_rd = (int)FAB_MAX_SGE;
+	attr->max_cq = (int)FAB_MAX_CQS;
+	attr->max_cqe = 1 << 20;
+	attr->max_mr = (int)FAB_MAX_MRS;
+	attr->max_pd = 1 << 16;
+	attr->max_qp_rd_atom = 16;
+	attr->max_ee_rd_atom = 0;
+	attr->max_res_rd_atom = 16 * (int)FAB_MAX_QPS;
+	attr->max_qp_init_rd_atom = 16;
+	attr->max_ee_init_rd_atom = 0;
+	attr->atomic_cap = IBV_ATOMIC_NONE;
+	attr->max_ee = 0;
+	attr->max_rdd = 0;
+	attr->max_mw = 0;
+	attr->max_raw_ipv6_qp = 0;
+	attr->max_raw_ethy_qp = 0;
+	attr->max_mcast_grp = 0;
+	attr->max_mcast_qp_attach = 0;
+	attr->max_total_mcast_qp_attach = 0;
+	attr->max_ah = 0;
+	attr->max_fmr = 0;
+	attr->max_map_per_fmr = 0;
+	attr->max_srq = 0;
+	attr->max_srq_wr = 0;
+	attr->max_srq_sge = 0;
+	attr->max_pkeys = 1;
+	attr->local_ca_ack_delay = 0;
+	attr->phys_port_cnt = 1;
+	return 0;
+}
+
+/* Up to `flags`, which is where the struct of the plain symbol ends. */
+int ibv_query_port(struct ibv_context *context, uint8_t port_num,
+		   struct _compat_ibv_port_attr *compat)
+{
+	const struct fab_ctx *ctx = fab_ctx_of(context);
+	struct ibv_port_attr *attr = (struct ibv_port_attr *)(void *)compat;
+	bool down = (atomic_load(&ctx->port->flags) & FAB_DOWN) != 0;
+
+	if (port_num != 1) {
+		return EINVAL;
+	}
+	if (fab_ctx_dead(ctx)) {
+		return EIO;
+	}
+	attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
+	attr->max_mtu = IBV_MTU_4096;
+	attr->active_mtu = IBV_MTU_4096;
+	attr->gid_tbl_len = 1;
+	attr->port_cap_flags = 0;
+	attr->max_msg_sz = 1u << 31;
+	attr->bad_pkey_cntr = 0;
+	attr->qkey_viol_cntr = 0;
+	attr->pkey_tbl_len = 1;
+	attr->lid = ctx->lib->roce ? 0 : fab_addr_lid(ctx->host, ctx->rail);
+	attr->sm_lid = ctx->lib->roce ? 0 : 1;
+	attr->lmc = 0;
+	attr->max_vl_num = 1;
+	attr->sm_sl = 0;
+	attr->subnet_timeout = 18;
+	attr->init_type_reply = 0;
+	attr->active_width = 2;  /* 4X */
+	attr->active_speed = 32; /* EDR: 25 Gb/s a lane */
+	attr->phys_state = down ? 3 : 5;
+	attr->link_layer = ctx->lib->roce ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+	attr->flags = 0;
+	return 0;
+}
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid)
+{
+	const struct fab_ctx *ctx = fab_ctx_of(context);
+
+	if (port_num != 1 || index != 0 || fab_ctx_dead(ctx)) {
+		errno = port_num != 1 || index != 0 ? EINVAL : EIO;
+		return -1;
+	}
+	fab_addr_gid(ctx->lib, ctx->host, ctx->rail, gid);
+	return 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
+		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
+{
+	const struct fab_ctx *ctx = fab_ctx_of(context);
+
+	if (port_num != 1 || flags != 0 || entry_size < sizeof(*entry)) {
+		return EINVAL;
+	}
+	if (gid_index != 0) {
+		return ENODATA;
+	}
+	fab_addr_gid(ctx->lib, ctx->host, ctx->rail, &entry->gid);
+	entry->gid_index = 0;
+	entry->port_num = 1;
+	entry->gid_type = ctx->lib->roce ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+	entry->ndev_ifindex = 0;
+	return 0;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+			     size_t max_entries, uint32_t flags, size_t entry_size)
+{
+	if (max_entries == 0) {
+		return -EINVAL;
+	}
+	return _ibv_query_gid_ex(context, 1, 0, entries, flags, entry_size) == 0 ? 1 : -EINVAL;
+}
+
+int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
+{
+	(void)context;
+	if (port_num != 1 || index != 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	*pkey = htobe16(0xffff);
+	return 0;
+}
+
+int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pkey)
+{
+	(void)context;
+	return port_num == 1 && (be16toh(pkey) & 0x7fff) == 0x7fff ? 0 : -1;
+}
+
+/* Private to rdma-core, asked by ibv_devinfo. Its numbers are those of the kernel's sysfs file:
+ * InfiniBand shares 0 with RoCE v1. */
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
+		       unsigned int *type)
+{
+	if (port_num != 1 || index != 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	*type = fab_ctx_of(context)->lib->roce ? 1 : 0;
+	return 0;
+}
+
+int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
+{
+	(void)dir;
+	(void)file;
+	(void)buf;
+	(void)size;
+	errno = ENOENT; /* emulated devices have no sysfs */
+	return -1;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/rule.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_LEN 32
+
+static const char *const action_names[FAB_ACT_COUNT] = {
+	[FAB_ACT_CUT] = "cut",           [FAB_ACT_PORT_DOWN] = "port_down",
+	[FAB_ACT_PORT_UP] = "port_up",   [FAB_ACT_NIC_DEATH] = "nic_death",
+	[FAB_ACT_ACK_LOSS] = "ack_loss", [FAB_ACT_HEAL] = "heal",
+	[FAB_ACT_RATE] = "rate",
+};
+
+enum key {
+	KEY_HOST,
+	KEY_RAIL,
+	KEY_DIR,
+	KEY_BYTES,
+	KEY_WRITES,
+	KEY_IMMS,
+	KEY_EDGE,
+	KEY_MS,
+	KEY_VALUE,
+	KEY_COUNT,
+};
+
+static const char *const key_names[KEY_COUNT] = {
+	[KEY_HOST] = "host",   [KEY_RAIL] = "rail",     [KEY_DIR] = "dir",
+	[KEY_BYTES] = "bytes", [KEY_WRITES] = "writes", [KEY_IMMS] = "imms",
+	[KEY_EDGE] = "edge",   [KEY_MS] = "ms",         [KEY_VALUE] = "value",
+};
+
+static const char *const dir_names[] = {"tx", "rx", "both"};
+static const char *const edge_names[FAB_EDGE_COUNT] = {"before", "mid", "after"};
+
+const char *fab_action_name(enum fab_action action)
+{
+	return action_names[action];
+}
+
+/* Edit distance of two short words. */
+static size_t word_distance(const char *a, const char *b)
+{
+	size_t row[WORD_LEN + 1];
+	size_t b_len = strnlen(b, WORD_LEN);
+
+	for (size_t j = 0; j <= b_len; j++) {
+		row[j] = j;
+	}
+	for (size_t i = 0; a[i] != '\0' && i < WORD_LEN; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i + 1;
+		for (size_t j = 0; j < b_len; j++) {
+			size_t best = diagonal + (a[i] == b[j] ? 0 : 1);
+
+			diagonal = row[j + 1];
+			best = row[j] + 1 < best ? row[j] + 1 : best;
+			best = diagonal + 1 < best ? diagonal + 1 : best;
+			row[j + 1] = best;
+		}
+	}
+	return row[b_len];
+}
+
+/* Index of `word` in `names`, or -1 with the complaint written. */
+static int word_find(const char *word, const char *const *names, int count, const char *what,
+		     char *why, size_t why_len)
+{
+	int nearest = 0;
+
+	for (int i = 0; i < count; i++) {
+		if (strcmp(word, names[i]) == 0) {
+			return i;
+		}
+		if (word_distance(word, names[i]) < word_distance(word, names[nearest])) {
+			nearest = i;
+		}
+	}
+	snprintf(why, why_len, "unknown %s '%s', nearest is '%s'", what, word, names[nearest]);
+	return -1;
+}
+
+static int number_parse(const char *key, const char *text, uint64_t max, uint64_t *value, char *why,
+			size_t why_len)
+{
+	char *end;
+	unsigned long long got;
+
+	errno = 0;
+	got = strtoull(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || got > max) {
+		snprintf(why, why_len, "%s='%s' is not a whole number from 0 to %llu", key, text,
+			 (unsigned long long)max);
+		return -EINVAL;
+	}
+	*value = got;
+	return 0;
+}
+
+struct parse {
+	struct fab_rule_spec *spec;
+	uint32_t seen; /* 1 << enum key */
+	char *why;
+	size_t why_len;
+};
+
+static int trigger_parse(struct parse *parse, enum fab_trigger trigger, const char *key,
+			 const char *value)
+{
+	if (parse->spec->trigger != FAB_TRIG_NOW) {
+		snprintf(parse->why, parse->why_len, "'%s=' is a second trigger, one is allowed",
+			 key);
+		return -EINVAL;
+	}
+	parse->spec->trigger = trigger;
+	return number_parse(key, value, UINT64_MAX / 2, &parse->spec->count, parse->why,
+			    parse->why_len);
+}
+
+static int key_parse(struct parse *parse, enum key key, const char *value)
+{
+	struct fab_rule_spec *spec = parse->spec;
+	const char *name = key_names[key];
+	uint64_t number = 0;
+	int rc = 0;
+
+	switch (key) {
+	case KEY_HOST:
+		rc = number_parse(name, value, FAB_MAX_HOSTS - 1, &number, parse->why,
+				  parse->why_len);
+		spec->host = (uint32_t)number;
+		return rc;
+	case KEY_RAIL:
+		rc = number_parse(name, value, FAB_MAX_RAILS - 1, &number, parse->why,
+				  parse->why_len);
+		spec->rail = (uint32_t)number;
+		return rc;
+	case KEY_DIR:
+		rc = word_find(value, dir_names, 3, "dir", parse->why, parse->why_len);
+		spec->dirs = rc == 2 ? FAB_DIR_BOTH : 1u << (rc & 1);
+		return rc < 0 ? -EINVAL : 0;
+	case KEY_EDGE:
+		rc = word_find(value, edge_names, FAB_EDGE_COUNT, "edge", parse->why,
+			       parse->why_len);
+		spec->edge = (enum fab_edge)(rc < 0 ? 0 : rc);
+		return rc < 0 ? -EINVAL : 0;
+	case KEY_BYTES:
+		return trigger_parse(parse, FAB_TRIG_BYTES, name, value);
+	case KEY_WRITES:
+		return trigger_parse(parse, FAB_TRIG_WRITES, name, value);
+	case KEY_IMMS:
+		return trigger_parse(parse, FAB_TRIG_IMMS, name, value);
+	case KEY_MS:
+		return trigger_parse(parse, FAB_TRIG_MS, name, value);
+	case KEY_VALUE:
+		return number_parse(name, value, 1000000000, &spec->rate_mbps, parse->why,
+				    parse->why_len);
+	case KEY_COUNT:
+	default:
+		return -EINVAL;
+	}
+}
+
+/* What the words mean together. */
+static int rule_check(const struct parse *parse)
+{
+	const struct fab_rule_spec *spec = parse->spec;
+	const char *bad = NULL;
+
+	if ((parse->seen & 1u << KEY_HOST) == 0) {
+		bad = "'host=' is missing";
+	} else if ((parse->seen & 1u << KEY_RAIL) == 0) {
+		bad = "'rail=' is missing";
+	} else if ((parse->seen & 1u << KEY_EDGE) != 0 && spec->trigger != FAB_TRIG_IMMS) {
+		bad = "'edge=' goes with 'imms=' only";
+	} else if ((parse->seen & 1u << KEY_VALUE) != 0 && spec->action != FAB_ACT_RATE) {
+		bad = "'value=' goes with 'rate' only";
+	} else if ((parse->seen & 1u << KEY_VALUE) == 0 && spec->action == FAB_ACT_RATE) {
+		bad = "'rate' needs 'value='";
+	} else if (spec->trigger != FAB_TRIG_NOW && spec->trigger != FAB_TRIG_MS &&
+		   spec->count == 0) {
+		bad = "a trigger counts from 1";
+	}
+	if (bad == NULL) {
+		return 0;
+	}
+	snprintf(parse->why, parse->why_len, "%s", bad);
+	return -EINVAL;
+}
+
+static int word_parse(struct parse *parse, char *word)
+{
+	char *value = strchr(word, '=');
+	int key;
+
+	if (value == NULL) {
+		snprintf(parse->why, parse->why_len, "'%s' is not of the form key=value", word);
+		return -EINVAL;
+	}
+	*value++ = '\0';
+	key = word_find(word, key_names, KEY_COUNT, "key", parse->why, parse->why_len);
+	if (key < 0) {
+		return -EINVAL;
+	}
+	if ((parse->seen & 1u << key) != 0) {
+		snprintf(parse->why, parse->why_len, "'%s=' is given twice", word);
+		return -EINVAL;
+	}
+	parse->seen |= 1u << key;
+	return key_parse(parse, (enum key)key, value);
+}
+
+int fab_rule_parse(const char *text, struct fab_rule_spec *spec, char *why, size_t why_len)
+{
+	struct fab_rule_spec made = {.edge = FAB_EDGE_AFTER, .dirs = FAB_DIR_BOTH};
+	struct parse parse = {.spec = &made, .why = why, .why_len = why_len};
+	char copy[FAB_RULE_TEXT_LEN];
+	char *rest = NULL;
+	char *word;
+	int action;
+
+	if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy)) {
+		snprintf(why, why_len, "longer than %zu characters", sizeof(copy) - 1);
+		return -EINVAL;
+	}
+	copy[strcspn(copy, "#\r\n")] = '\0';
+	for (char *c = copy; *c != '\0'; c++) {
+		*c = *c == '\t' ? ' ' : *c; /* the text goes into JSON as it is */
+	}
+	memcpy(made.text, copy, sizeof(copy));
+	word = strtok_r(copy, " \t", &rest);
+	if (word == NULL) {
+		snprintf(why, why_len, "no action");
+		return -EINVAL;
+	}
+	action = word_find(word, action_names, FAB_ACT_COUNT, "action", why, why_len);
+	if (action < 0) {
+		return -EINVAL;
+	}
+	made.action = (enum fab_action)action;
+	for (word = strtok_r(NULL, " \t", &rest); word != NULL;
+	     word = strtok_r(NULL, " \t", &rest)) {
+		if (word_parse(&parse, word) != 0) {
+			return -EINVAL;
+		}
+	}
+	if (rule_check(&parse) != 0) {
+		return -EINVAL;
+	}
+	*spec = made;
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/lib.h"
+
+/* Verbs that programs link against and that the fabric does not emulate: each says so. */
+
+#define REFUSE_INT(verb, ...)                                                                      \
+	int verb(__VA_ARGS__)                                                                      \
+	{                                                                                          \
+		return fab_unsupported(#verb);                                                     \
+	}
+
+#define REFUSE_PTR(type, verb, ...)                                                                \
+	type *verb(__VA_ARGS__)                                                                    \
+	{                                                                                          \
+		fab_unsupported(#verb);                                                            \
+		return NULL;                                                                       \
+	}
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+REFUSE_PTR(struct ibv_srq, ibv_create_srq, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+REFUSE_INT(ibv_modify_srq, struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
+REFUSE_INT(ibv_query_srq, struct ibv_srq *srq, struct ibv_srq_attr *attr)
+REFUSE_INT(ibv_destroy_srq, struct ibv_srq *srq)
+REFUSE_PTR(struct ibv_ah, ibv_create_ah, struct ibv_pd *pd, struct ibv_ah_attr *attr)
+REFUSE_PTR(struct ibv_ah, ibv_create_ah_from_wc, struct ibv_pd *pd, struct ibv_wc *wc,
+	   struct ibv_grh *grh, uint8_t port_num)
+REFUSE_INT(ibv_init_ah_from_wc, struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
+	   struct ibv_grh *grh, struct ibv_ah_attr *ah_attr)
+REFUSE_INT(ibv_destroy_ah, struct ibv_ah *ah)
+REFUSE_INT(ibv_attach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+REFUSE_INT(ibv_detach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+REFUSE_INT(ibv_rereg_mr, struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+	   int access)
+REFUSE_PTR(struct ibv_qp_ex, ibv_qp_to_qp_ex, struct ibv_qp *qp)
+REFUSE_PTR(struct ibv_context, ibv_import_device, int cmd_fd)
+REFUSE_PTR(struct ibv_pd, ibv_import_pd, struct ibv_context *context, uint32_t pd_handle)
+REFUSE_PTR(struct ibv_mr, ibv_import_mr, struct ibv_pd *pd, uint32_t mr_handle)
