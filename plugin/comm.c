@@ -154,7 +154,8 @@ void comm_send(struct comm *comm, struct frame *frame)
 
 	frame->dst_comm = frame->type == FRAME_OPEN ? 0 : comm->peer_comm;
 	rc = oob_link_send(comm->link, frame);
-	if (rc) {
+	/* A peer that is gone or said goodbye is reported once, by the link. */
+	if (rc && rc != -EPIPE) {
 		LOG_WARN_LIMITED("cannot send to %s: %s", comm_peer_name(comm), strerror(-rc));
 	}
 }
