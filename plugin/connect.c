@@ -90,7 +90,7 @@ static enum comm_state look(struct comm *comm, int *err)
 int plugin_connect(int dev, int traffic_class, void *opaque, void **send_comm)
 {
 	struct handle handle;
-	struct comm *comm;
+	struct comm *comm = NULL;
 	int rc;
 
 	memcpy(&handle, opaque, sizeof(handle));
