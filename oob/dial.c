@@ -59,6 +59,7 @@ static void attempt_drop(struct oob_link *link)
 	}
 	oob_conn_close(dial->conn);
 	dial->conn = NULL;
+	dial->silent = false;
 }
 
 void oob_dial_stop(struct oob_link *link)
@@ -190,7 +191,13 @@ static enum oob_conn_verdict dial_frame(struct oob_conn *conn, const struct oob_
 
 static void dial_broken(struct oob_conn *conn, int err)
 {
-	attempt_failed(conn->owner, err);
+	struct oob_link *link = conn->owner;
+
+	/* the peer's host held it open all this time */
+	if (link->dial.silent) {
+		deadline_renew(link);
+	}
+	attempt_failed(link, err);
 }
 
 static const struct oob_conn_ops dial_ops = {
@@ -218,7 +225,6 @@ static void connect_cb(struct ev_loop *ev, ev_io *watcher, int events)
 		attempt_failed(link, err);
 		return;
 	}
-	deadline_renew(link);
 	if (link->role == LINK_ACCEPTED) {
 		kind = HELLO_PROBE;
 	} else {
@@ -269,6 +275,7 @@ static void silence(struct oob_link *link)
 		return;
 	}
 	/* this connection breaks at once when the process dies: nothing else to wait for */
+	dial->silent = true;
 	if (!dial->silence_said && !link->closing) {
 		dial->silence_said = true;
 		LOG_INFO("link to %s: its host accepts connections but the process is silent: "
@@ -285,7 +292,11 @@ static void timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 	(void)events;
 	switch (link->dial.state) {
 	case DIAL_DELAY:
-		dial_next(link);
+		if (clock_mono_ns() < link->dial.deadline_ns) {
+			dial_next(link);
+		} else {
+			round_over(link);
+		}
 		break;
 	case DIAL_CONNECT:
 		attempt_failed(link, -ETIMEDOUT);

@@ -106,14 +106,22 @@ static void pending_refuse(struct oob_pending *pending, int err, const char *rea
 	ev_timer_start(ev, &pending->timer);
 }
 
-static void stranger_count(struct oob_pending *pending, const char *what)
+/** A flood of one kind must not hide another kind's line: each reason has its own limit. */
+#define STRANGER(pending, what)                                                                    \
+	do {                                                                                       \
+		static struct log_limit limit;                                                     \
+		stranger_count((pending), (what), &limit);                                         \
+	} while (0)
+
+static void stranger_count(struct oob_pending *pending, const char *what, struct log_limit *limit)
 {
 	uint64_t count = 1 + atomic_fetch_add_explicit(&pending->net->stranger_count, 1,
 						       memory_order_relaxed);
 
-	LOG_WARN_LIMITED("a stranger at %s connected to the control port and was refused: %s "
-			 "(%llu so far)",
-			 pending->from, what, (unsigned long long)count);
+	log_write_limited(limit, __FILE__, __LINE__,
+			  "a stranger at %s connected to the control port and was refused: %s "
+			  "(%llu so far)",
+			  pending->from, what, (unsigned long long)count);
 }
 
 static void timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
@@ -123,7 +131,7 @@ static void timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 	(void)ev;
 	(void)events;
 	if (!pending->refused) {
-		stranger_count(pending, "it did not introduce itself in time");
+		STRANGER(pending, "it did not introduce itself in time");
 	}
 	pending_free(pending, true);
 }
@@ -133,20 +141,20 @@ static void pending_broken(struct oob_conn *conn, int err)
 	struct oob_pending *pending = conn->owner;
 
 	if (err == -EPROTO && !pending->refused) {
-		stranger_count(pending, "it does not speak Braid");
+		STRANGER(pending, "it does not speak Braid");
 		pending_refuse(pending, err,
 			       "this port belongs to a Braid NCCL plugin; "
 			       "the peer's first bytes are not Braid's");
 		return;
 	}
 	if (err == -EBADMSG && !pending->refused) {
-		stranger_count(pending, "its first frame is broken");
+		STRANGER(pending, "its first frame is broken");
 		pending_refuse(pending, err, "the first frame is broken");
 		return;
 	}
-	/* whoever leaves without a word may be a peer that changed its mind, or a port scan */
-	if (!pending->refused) {
-		stranger_count(pending, "it left without introducing itself");
+	/* who leaves without a word has changed its mind: a peer closing, a health check */
+	if (!pending->refused && conn->rx_len_bytes > 0) {
+		STRANGER(pending, "it left in the middle of introducing itself");
 	}
 	pending_free(pending, true);
 }
@@ -158,7 +166,7 @@ static void hello_probe(struct oob_pending *pending, const struct frame_hello *h
 	struct frame answer;
 
 	if (link == NULL) {
-		pending_refuse(pending, -ESTALE, "the link is closed at this end");
+		pending_refuse(pending, -ESTALE, "the peer has closed this link");
 		return;
 	}
 	oob_hello_make(net, link, HELLO_PROBE, &answer);
@@ -186,7 +194,7 @@ static enum oob_conn_verdict hello_attach(struct oob_pending *pending,
 
 	oob_hello_addr(hello, &addr);
 	if (link == NULL && hello->kind == HELLO_RESUME) {
-		pending_refuse(pending, -ESTALE, "the link is closed at this end");
+		pending_refuse(pending, -ESTALE, "the peer has closed this link");
 		return OOB_CONN_KEEP;
 	}
 	if (link != NULL && hello->attempt <= link->attempt) {
@@ -222,18 +230,18 @@ static enum oob_conn_verdict pending_frame(struct oob_conn *conn, const struct o
 		return OOB_CONN_CLOSED;
 	}
 	if (frame->type != FRAME_HELLO) {
-		stranger_count(pending, "its first frame is not an introduction");
+		STRANGER(pending, "its first frame is not an introduction");
 		pending_refuse(pending, -EPROTO, "the first frame must be HELLO");
 		return OOB_CONN_KEEP;
 	}
 	if (frame->hello.version != PROTO_VERSION) {
 		oob_hello_version_text(net, frame->hello.version, text);
-		stranger_count(pending, text);
+		STRANGER(pending, text);
 		pending_refuse(pending, -EPROTONOSUPPORT, text);
 		return OOB_CONN_KEEP;
 	}
 	if (!oob_proc_equal(&frame->hello.peer, &net->self.proc)) {
-		stranger_count(pending, "it looks for a process that is not this one");
+		STRANGER(pending, "it looks for a process that is not this one");
 		pending_refuse(pending, -ESRCH, "another process listens on this port now");
 		return OOB_CONN_KEEP;
 	}
