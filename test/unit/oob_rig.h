@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ struct rig {
 	struct frame last;
 	unsigned other_count; /* frames that are not of a stream */
 	/* set before use */
-	unsigned echo; /* answer each stream frame with the same one */
+	_Atomic unsigned echo; /* answer each stream frame with the same one */
 };
 
 static inline void rig_frame(void *arg, struct oob_link *link, const struct frame *frame)
