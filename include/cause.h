@@ -30,6 +30,7 @@
 	X(GID_CHANGED, PATH, "GID changed")                                                        \
 	X(POST_FAILED, PATH, "posting work failed")                                                \
 	X(STALL, PATH, "no progress")                                                              \
+	X(PAIR, PATH, "the same rails failed on another connection")                               \
 	X(PEER_NOTICE, PATH, "peer fenced it")                                                     \
 	X(NOT_CONNECTED, PATH, "never connected")                                                  \
 	X(LOC_LEN, SOFT, "local length error")                                                     \

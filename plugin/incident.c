@@ -4,6 +4,7 @@
 #include "plugin/comm.h"
 #include "plugin/events.h"
 #include "plugin/runtime.h"
+#include "plugin/sibling.h"
 
 #include <stdio.h>
 
@@ -104,6 +105,7 @@ void comm_report(struct comm *comm, const struct repair_report *report)
 	switch (report->kind) {
 	case REPAIR_REPORT_FAULT:
 		on_fault(comm, report, &event, action);
+		sibling_tell(comm, report->path, report->cause);
 		break;
 	case REPAIR_REPORT_DOWN:
 		on_down(comm, report, &event, action);

@@ -48,7 +48,7 @@ def rank_env(args, net, rank, folder, port):
     else:
         # GIN probing of 2.28 crashes on devices that are not mlx5; timeouts as Braid's own.
         env.update({"NCCL_NET_PLUGIN": "none", "NCCL_NET": "IB", "NCCL_GIN_TYPE": "2",
-                    "NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "6",
+                    "NCCL_IB_MERGE_NICS": "0", "NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "6",
                     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"})
     return env
 
