@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/demo/facts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SAMPLE_NS = 5000000 /* the driver's sampling interval */
+};
+
+/** The number behind " key=" in a rule. Returns 0 or -EINVAL. */
+static int rule_number(const char *rule, const char *key, uint32_t max, uint32_t *out)
+{
+	char wanted[32];
+	char *end;
+
+	snprintf(wanted, sizeof(wanted), " %s=", key);
+	const char *at = strstr(rule, wanted);
+
+	if (!at) {
+		return -EINVAL;
+	}
+	at += strlen(wanted);
+	unsigned long value = strtoul(at, &end, 10);
+
+	if (end == at || (*end && *end != ' ') || value >= max) {
+		return -EINVAL;
+	}
+	*out = (uint32_t)value;
+	return 0;
+}
+
+int demo_rule_read(struct demo *demo)
+{
+	static const char *const cuts[] = {"cut ", "port_down ", "nic_death "};
+	const char *rule = demo->rule;
+	uint32_t host;
+	uint32_t rail;
+	int err = rule_number(rule, "host", TIMELINE_HOSTS_MAX, &host);
+
+	if (!err) {
+		err = rule_number(rule, "rail", TIMELINE_RAILS_MAX, &rail);
+	}
+	if (err) {
+		return err;
+	}
+	demo->host = host;
+	demo->rail = rail;
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		demo->is_cut |= strncmp(rule, cuts[i], strlen(cuts[i])) == 0;
+	}
+	demo->has_tx = !strstr(rule, " dir=rx");
+	demo->has_rx = !strstr(rule, " dir=tx");
+	return 0;
+}
+
+static uint64_t bytes_of(const struct demo *demo, const struct series_point *point)
+{
+	return (demo->has_tx ? point->tx_bytes : 0) + (demo->has_rx ? point->rx_bytes : 0);
+}
+
+static int double_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a;
+	double y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/** Median time of the iterations [from, to) that came to their end; 0 for none. */
+static double median_ms(const struct timeline *timeline, uint32_t from, uint32_t to)
+{
+	static double times[TIMELINE_ITERATIONS_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = from; i < to; i++) {
+		if (timeline->iterations[i].done) {
+			times[count++] = iteration_ms(&timeline->iterations[i]);
+		}
+	}
+	if (count == 0) {
+		return 0;
+	}
+	qsort(times, count, sizeof(times[0]), double_compare);
+	return (times[(count - 1) / 2] + times[count / 2]) / 2;
+}
+
+static void traffic_find(struct facts *facts, const struct demo *demo,
+			 const struct timeline *timeline)
+{
+	const struct series *series = &timeline->series[demo->host][demo->rail];
+	uint32_t before = facts->iteration->number;
+	struct series_point moved;
+
+	for (uint32_t i = 0; i < before; i++) {
+		moved = timeline_moved(timeline, demo->host, demo->rail, &timeline->iterations[i]);
+		facts->share_bytes += bytes_of(demo, &moved) / before;
+	}
+	moved = timeline_moved(timeline, demo->host, demo->rail, facts->iteration);
+	facts->carried_bytes = bytes_of(demo, &moved);
+	const struct series_point *a = series_after(series, facts->cut_ns + SAMPLE_NS);
+	const struct series_point *b = series_before(series, UINT64_MAX);
+
+	facts->later_bytes = a ? bytes_of(demo, b) - bytes_of(demo, a) : 0;
+}
+
+uint64_t facts_replayed(const struct incidents *incidents, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < incidents->count; i++) {
+		const struct incident *incident = &incidents->list[i];
+
+		if (incident->bytes_replayed > 0 && (uint64_t)incident->time_ns >= from_ns &&
+		    (uint64_t)incident->time_ns <= to_ns) {
+			sum += (uint64_t)incident->bytes_replayed;
+		}
+	}
+	return sum;
+}
+
+static void incidents_look(struct facts *facts, const struct incidents *incidents)
+{
+	for (size_t i = 0; i < incidents->count; i++) {
+		const struct incident *incident = &incidents->list[i];
+		uint64_t at_ns = (uint64_t)incident->time_ns;
+
+		if (at_ns < facts->cut_ns) {
+			continue;
+		}
+		if (strcmp(incident->name, "path_fault") == 0 &&
+		    (!facts->noticed_ns || at_ns < facts->noticed_ns)) {
+			facts->noticed_ns = at_ns;
+			snprintf(facts->cause, sizeof(facts->cause), "%s", incident->cause);
+		}
+		if (incident->bytes_replayed >= 0) {
+			facts->replayed_bytes += (uint64_t)incident->bytes_replayed;
+			facts->replayed_pieces +=
+				incident->count > 0 ? (uint64_t)incident->count : 0;
+			facts->replayed_ns =
+				at_ns > facts->replayed_ns ? at_ns : facts->replayed_ns;
+		}
+	}
+}
+
+static const char *missing_find(const struct facts *facts, const struct demo *demo)
+{
+	if (!facts->passed) {
+		return "the driver did not find every element right";
+	}
+	if (!facts->cut_ns) {
+		return "the fault did not hit: it never came true";
+	}
+	if (!facts->iteration) {
+		return "the fault did not hit: no all-reduce was running";
+	}
+	if (!demo->is_cut) {
+		return NULL;
+	}
+	if (!facts->carried_bytes || !facts->share_bytes ||
+	    facts->carried_bytes >= facts->share_bytes - facts->share_bytes / 50) {
+		return "the cut did not hit: the rail did not carry a part of its usual share";
+	}
+	if (facts->later_bytes) {
+		return "the rail carried data after the cut";
+	}
+	if (!facts->replayed_bytes) {
+		return "nothing was sent again";
+	}
+	return NULL;
+}
+
+static bool verdict_read(const char *driver)
+{
+	return strstr(driver, "\"verdict\": \"pass\"") != NULL;
+}
+
+void facts_find(struct facts *facts, const struct demo *demo, const struct timeline *timeline,
+		const struct incidents *incidents)
+{
+	uint32_t count = timeline->iteration_count;
+
+	*facts = (struct facts){.passed = verdict_read(demo->driver)};
+	if (timeline->fired_count > 0) {
+		facts->cut_ns = timeline->fired[0].at_ns;
+		facts->iteration = timeline_running(timeline, facts->cut_ns);
+		incidents_look(facts, incidents);
+	}
+	if (timeline->rail_count > 1) {
+		facts->ideal = (double)timeline->rail_count / (timeline->rail_count - 1);
+	}
+	if (facts->iteration) {
+		traffic_find(facts, demo, timeline);
+		facts->healthy_ms = median_ms(timeline, 0, facts->iteration->number);
+		facts->degraded_ms = median_ms(timeline, facts->iteration->number + 1, count);
+	} else {
+		facts->healthy_ms = median_ms(timeline, 0, count);
+	}
+	if (facts->healthy_ms > 0 && facts->degraded_ms > 0) {
+		facts->ratio = facts->degraded_ms / facts->healthy_ms;
+	}
+	facts->missing = missing_find(facts, demo);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/demo/draw.h"
+#include "test/demo/scale.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What the host sent in all, stacked by rail, around the fault; callouts for its moments above. */
+
+enum {
+	HEADER = 40,
+	CALLOUT = 22,
+	CALLOUT_COUNT = 3,
+	PLOT = 230,
+	AXIS = 46,
+	BINS = 1060
+};
+
+static bool is_shown(const struct picture *picture)
+{
+	return picture->lens_to_ns > picture->lens_from_ns;
+}
+
+double zoom_height(const struct picture *picture)
+{
+	return is_shown(picture) ? HEADER + CALLOUT * CALLOUT_COUNT + 10 + PLOT + AXIS : 0;
+}
+
+static struct scale time_scale(const struct picture *picture)
+{
+	return (struct scale){.value_to = (double)(picture->lens_to_ns - picture->lens_from_ns),
+			      .at_from = PLOT_LEFT,
+			      .at_to = PLOT_RIGHT};
+}
+
+static double x_at(const struct picture *picture, uint64_t time_ns)
+{
+	struct scale scale = time_scale(picture);
+
+	return scale_at(&scale, time_ns > picture->lens_from_ns
+					? (double)(time_ns - picture->lens_from_ns)
+					: 0);
+}
+
+static double ms_at(const struct picture *picture, uint64_t time_ns)
+{
+	return time_ns >= picture->facts->cut_ns
+		       ? (double)(time_ns - picture->facts->cut_ns) / 1e6
+		       : -(double)(picture->facts->cut_ns - time_ns) / 1e6;
+}
+
+static struct scale rate_scale(const struct picture *picture, double bottom)
+{
+	return (struct scale){.value_to = picture->rate_max * picture->timeline->rail_count,
+			      .at_from = bottom,
+			      .at_to = bottom - PLOT};
+}
+
+/** Add one rail's rate to the heights in `rates` (MB/s), bin by bin, about 4 ms wide. */
+static void rates_add(const struct picture *picture, uint32_t rail, double rates[BINS])
+{
+	const struct series *series = &picture->timeline->series[picture->demo->host][rail];
+	uint64_t span_ns = picture->lens_to_ns - picture->lens_from_ns;
+	uint64_t half_ns = 2500000;
+
+	for (size_t i = 0; i < BINS; i++) {
+		uint64_t at = picture->lens_from_ns + span_ns * i / BINS;
+
+		rates[i] += series_rate_mbps(series, at - half_ns, at + half_ns);
+	}
+}
+
+static void rail_name(const struct picture *picture, uint32_t rail, const struct point *upper,
+		      const struct point *lower)
+{
+	const size_t at = 6;
+
+	if (lower[at].y - upper[at].y > 14) {
+		svg_text(picture->file,
+			 (struct point){PLOT_LEFT + 8, (lower[at].y + upper[at].y) / 2 + 4},
+			 "onfill", "rail %u", rail);
+	}
+}
+
+static void stack_draw(const struct picture *picture, double bottom)
+{
+	static double rates[BINS];
+	static struct point edges[2][BINS];
+	struct scale scale = rate_scale(picture, bottom);
+	uint32_t rails = picture->timeline->rail_count;
+	size_t upper = 0;
+
+	for (size_t i = 0; i < BINS; i++) {
+		rates[i] = 0;
+		edges[0][i] = (struct point){PLOT_LEFT + (double)i, bottom};
+		edges[1][i].x = edges[0][i].x;
+	}
+	/* The faulty one last, so that it lies on top and nothing moves when it goes. */
+	for (uint32_t n = 0; n < rails; n++) {
+		uint32_t rail = n + 1 == rails ? picture->demo->rail
+					       : n + (n >= picture->demo->rail ? 1 : 0);
+
+		rates_add(picture, rail, rates);
+		upper = 1 - upper;
+		for (size_t i = 0; i < BINS; i++) {
+			edges[upper][i].y = scale_at(&scale, rates[i]);
+		}
+		svg_area(picture->file, edges[upper], edges[1 - upper], BINS,
+			 rail_colour(picture, n + 1 == rails ? rail : n));
+		rail_name(picture, rail, edges[upper], edges[1 - upper]);
+	}
+}
+
+static void boundaries_draw(const struct picture *picture, double bottom)
+{
+	const struct timeline *timeline = picture->timeline;
+
+	for (uint32_t i = 0; i < timeline->iteration_count; i++) {
+		const struct iteration *iteration = &timeline->iterations[i];
+		uint64_t end_ns = iteration->done ? iteration->end_ns : timeline->last_ns;
+
+		if (end_ns <= picture->lens_from_ns || iteration->start_ns >= picture->lens_to_ns) {
+			continue;
+		}
+		double left = x_at(picture, iteration->start_ns);
+		double right = x_at(picture, end_ns);
+
+		svg_rect(picture->file, (struct box){left, bottom - PLOT, right - left, PLOT},
+			 "band");
+		if (right - left > 90) {
+			svg_text(picture->file,
+				 (struct point){(left + right) / 2, bottom - PLOT + 16}, "note mid",
+				 "all-reduce %u", i + 1);
+		}
+	}
+}
+
+static void axes_draw(const struct picture *picture, double bottom)
+{
+	struct scale rate = rate_scale(picture, bottom);
+	double from_ms = ms_at(picture, picture->lens_from_ns);
+	double to_ms = ms_at(picture, picture->lens_to_ns);
+	struct scale time = {from_ms, to_ms, PLOT_LEFT, PLOT_RIGHT};
+	double step = scale_step(rate.value_to, 5);
+	FILE *file = picture->file;
+
+	for (int i = 0; i * step <= rate.value_to; i++) {
+		double y = scale_at(&rate, i * step);
+
+		svg_line(file, (struct point){PLOT_LEFT, y}, (struct point){PLOT_RIGHT, y},
+			 i ? "grid" : "axis");
+		svg_text(file, (struct point){PLOT_LEFT - 8, y + 4}, "tick end", "%g", i * step);
+	}
+	svg_text(file, (struct point){PLOT_LEFT - 8, bottom - PLOT - 8}, "tick end", "MB/s");
+	step = scale_step(to_ms - from_ms, 12);
+	for (double ms = ceil(from_ms / step) * step; ms <= to_ms; ms += step) {
+		double x = scale_at(&time, ms);
+
+		svg_line(file, (struct point){x, bottom}, (struct point){x, bottom + 4}, "axis");
+		svg_text(file, (struct point){x, bottom + 17}, "tick mid", "%g", ms);
+	}
+	svg_text(file, (struct point){(PLOT_LEFT + PLOT_RIGHT) / 2.0, bottom + 36}, "note mid",
+		 "milliseconds after the cut");
+}
+
+/** A moment of the fault, with the words that go with it. */
+struct callout {
+	double x;
+	char text[224];
+};
+
+/** Rough width of a line of the page's text. */
+static double text_width(const char *text)
+{
+	return 7.7 * (double)strlen(text);
+}
+
+static size_t callouts_find(const struct picture *picture, struct callout list[CALLOUT_COUNT])
+{
+	const struct facts *facts = picture->facts;
+	size_t count = 0;
+
+	list[count].x = x_at(picture, facts->cut_ns);
+	snprintf(list[count].text, sizeof(list[0].text), "0 ms: %s", picture->demo->rule);
+	count++;
+	if (facts->noticed_ns) {
+		list[count].x = x_at(picture, facts->noticed_ns);
+		snprintf(list[count].text, sizeof(list[0].text), "%.1f ms: noticed (%s)",
+			 ms_at(picture, facts->noticed_ns), facts->cause);
+		count++;
+	}
+	if (facts->replayed_ns) {
+		list[count].x = x_at(picture, facts->replayed_ns);
+		snprintf(list[count].text, sizeof(list[0].text),
+			 "%.1f ms: %.2f MB sent again over other rails",
+			 ms_at(picture, facts->replayed_ns), (double)facts->replayed_bytes / 1e6);
+		count++;
+	}
+	return count;
+}
+
+/**
+ * Each moment has a line through the plot and its words on a row of their own. Words stand right of
+ * their line with the earliest on top, or all left of it with the latest on top where there is no
+ * room: either way no line crosses words.
+ */
+static void callouts_draw(const struct picture *picture, double top)
+{
+	struct callout list[CALLOUT_COUNT];
+	size_t count = callouts_find(picture, list);
+	double bottom = top + CALLOUT * CALLOUT_COUNT + 10 + PLOT;
+	bool is_left = false;
+
+	for (size_t i = 0; i < count; i++) {
+		is_left |= list[i].x + 10 + text_width(list[i].text) > PAGE_WIDTH - 16;
+	}
+	for (size_t i = 0; i < count; i++) {
+		size_t row = CALLOUT_COUNT - (is_left ? i + 1 : count - i);
+		double y = top + (double)row * CALLOUT + 10;
+		struct point dot = {list[i].x, y};
+
+		svg_line(picture->file, dot, (struct point){dot.x, bottom}, i ? "mark" : "cut");
+		svg_circle(picture->file, dot, 4, i ? "markdot" : "cutdot");
+		svg_text(picture->file, (struct point){dot.x + (is_left ? -10 : 10), y + 4},
+			 is_left ? "end" : "start", "%s", list[i].text);
+	}
+}
+
+void zoom_draw(const struct picture *picture, double top)
+{
+	double callouts_top = top + HEADER;
+	double bottom = callouts_top + CALLOUT * CALLOUT_COUNT + 10 + PLOT;
+
+	if (!is_shown(picture)) {
+		return;
+	}
+	svg_text(picture->file, (struct point){32, top + 22}, "head",
+		 "Host %u: all it sent, by rail, around the cut", picture->demo->host);
+	boundaries_draw(picture, bottom);
+	stack_draw(picture, bottom);
+	axes_draw(picture, bottom);
+	callouts_draw(picture, callouts_top);
+}
