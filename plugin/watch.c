@@ -24,7 +24,7 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 		} else if (frame->type == FRAME_PONG) {
 			repair_end_answered(&comm->end, now_ns);
 		} else if (comm->role == COMM_SENDER) {
-			repair_tx_on_close(&comm->tx, frame->close.next_seq);
+			repair_tx_on_close(&comm->tx, frame->close.next_seq, now_ns);
 		} else {
 			comm->end.peer_closed = true;
 		}

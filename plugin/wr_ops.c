@@ -147,9 +147,14 @@ static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)
 {
 	struct comm *comm = ctx;
 	struct comm_path *path = &comm->paths[p];
-	struct ib_write write = {.wr_id = wr_id, .flags = IB_WRITE_SIGNALED};
+	bool sends = comm->role == COMM_SENDER;
+	/* Nothing is placed: any valid address of the peer will do. */
+	struct ib_write write = {.wr_id = wr_id,
+				 .remote_addr =
+					 sends ? comm->peer_record_addr : comm->peer_cts_addr,
+				 .rkey = sends ? path->record_rkey : path->cts_rkey,
+				 .flags = IB_WRITE_SIGNALED};
 
-	/* The QP is in ERR: this is flushed, never sent. */
 	return post(path, &write, 1);
 }
 

@@ -112,6 +112,17 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 	}
 }
 
+/*
+ * A completion that outlived its QP, or its path's fence: a dead device or a reset QP may leave
+ * some in the queue. What it says is too late: the own book has been read out without it, so the
+ * peer counts the piece as missing and it will arrive again.
+ */
+static bool is_awaited(const struct repair_path *path, struct wr_id id)
+{
+	return id.epoch_low == (uint16_t)path->epoch && path->state != PATH_FENCED &&
+	       path->state != PATH_DOWN;
+}
+
 void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, uint64_t now_ns)
 {
 	struct wr_id id = wr_id_unpack(wc->wr_id);
@@ -121,8 +132,8 @@ void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, ui
 		repair_end_fail(end, CAUSE_PROTOCOL, PATHS_MAX, "completion of no path");
 		return;
 	}
-	if (end->failed || id.epoch_low != (uint16_t)end->paths[id.path].epoch) {
-		return; /* outlived its QP */
+	if (end->failed || !is_awaited(&end->paths[id.path], id)) {
+		return;
 	}
 	take_completion(end, id, wc);
 	if (!end->failed) {
@@ -146,10 +157,12 @@ void repair_end_fault(struct repair_end *end, unsigned int p, enum cause cause, 
 {
 	ASSERT(p < end->path_count);
 	end->now_ns = now_ns;
-	if (end->failed || end->closing || end->peer_closed) {
+	if (end->failed || end->closing) {
 		return;
 	}
-	if (cause_class(cause) == CAUSE_CLASS_SOFT) {
+	/* A peer that has closed takes its QPs and keys away: errors are expected and fail nothing,
+	 * but the work they leave behind has to come back. */
+	if (cause_class(cause) == CAUSE_CLASS_SOFT && !end->peer_closed) {
 		repair_end_fail(end, cause, p, NULL);
 		return;
 	}
@@ -221,14 +234,14 @@ static void tick_starved(struct repair_end *end)
 void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 {
 	end->now_ns = now_ns;
-	if (end->failed || end->closing || end->peer_closed) {
+	if (end->failed || end->closing) {
 		return;
 	}
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		fence_tick(end, p);
 		stall_tick(end, p);
 	}
-	if (!end->failed) {
+	if (!end->failed && !end->peer_closed) {
 		tick_starved(end);
 	}
 }

@@ -63,6 +63,8 @@ struct repair_ops {
 			bool signalled);
 	int (*post_ack)(void *ctx, unsigned int path, uint64_t next_seq, uint64_t wr_id,
 			bool signalled);
+	/* Zero bytes, signalled, to anywhere valid: probes a path, or is the last of a QP in ERR.
+	 */
 	int (*post_marker)(void *ctx, unsigned int path, uint64_t wr_id);
 	/* *posted is set on error too */
 	int (*post_recvs)(void *ctx, unsigned int path, uint64_t wr_id, unsigned int count,
@@ -90,7 +92,9 @@ struct repair_role {
 	void (*pump)(struct repair_end *end);
 	/* true: something waits and no UP path can carry it */
 	bool (*starved)(const struct repair_end *end);
-	/* post something signalled on a path whose last posts were not; NULL: all posts are */
+	/* true: the peer owes something, so silence on a path is to be looked into */
+	bool (*waits)(const struct repair_end *end);
+	/* post something signalled on a path that has nothing signalled out */
 	void (*probe)(struct repair_end *end, unsigned int path);
 };
 

@@ -21,6 +21,9 @@ static void begin(struct repair_end *end, unsigned int p)
 	frame.fence = (struct frame_fence){
 		.path = (uint8_t)p, .cause = (uint8_t)path->cause, .epoch = path->epoch};
 	end->ops->fence(end->ctx, p);
+	if (end->peer_closed) {
+		return; /* only to get the work back: nobody listens, and it is no incident */
+	}
 	end->ops->send(end->ctx, &frame);
 	end->ops->report(end->ctx, &(struct repair_report){.kind = REPAIR_REPORT_FAULT,
 							   .path = p,
@@ -37,6 +40,9 @@ static void announce(struct repair_end *end, unsigned int p)
 
 	frame.fenced = (struct frame_fenced){
 		.path = (uint8_t)p, .cause = (uint8_t)path->cause, .epoch = path->epoch};
+	if (end->peer_closed) {
+		return;
+	}
 	end->role->read_out(end, &frame.fenced);
 	end->ops->send(end->ctx, &frame);
 }

@@ -211,6 +211,13 @@ static void post_ack(struct repair_rx *rx)
 	}
 }
 
+static bool rx_waits(const struct repair_end *end)
+{
+	const struct book *book = &((const struct repair_rx *)end)->book;
+
+	return book->next_seq < book->posted_seq;
+}
+
 /* Unsignalled entries may be lost on a silent rail: the word once more, signalled, tells. */
 static void rx_probe(struct repair_end *end, unsigned int p)
 {
@@ -252,6 +259,7 @@ static const struct repair_role rx_role = {
 	.reconcile = rx_reconcile,
 	.pump = rx_pump,
 	.starved = rx_starved,
+	.waits = rx_waits,
 	.probe = rx_probe,
 };
 

@@ -29,16 +29,21 @@ static uint64_t bound_ns(const struct repair_end *end, const struct repair_path 
 	return (end->limits.stall_ms + oldest_bytes / SLOWEST_BYTES_PER_MS) * NS_PER_MS;
 }
 
+static uint64_t last_sign_ns(const struct repair_path *path)
+{
+	return path->posted_ns > path->progress_ns ? path->posted_ns : path->progress_ns;
+}
+
 void stall_tick(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
 
-	if (end->limits.stall_ms == 0 || path->state != PATH_UP || wrq_out(&path->sq) == 0) {
+	if (end->limits.stall_ms == 0 || path->state != PATH_UP) {
 		return;
 	}
 	if (path->sq.signalled_out == 0) {
-		if (end->role->probe &&
-		    end->now_ns - path->posted_ns >= end->limits.stall_ms * NS_PER_MS) {
+		if ((wrq_out(&path->sq) > 0 || end->role->waits(end)) &&
+		    end->now_ns - last_sign_ns(path) >= end->limits.stall_ms * NS_PER_MS) {
 			end->role->probe(end, p);
 		}
 		return;

@@ -14,6 +14,10 @@
  * still nothing came back,
  *   3. another path is UP and not under the same suspicion.
  *
+ * A path may also be silent with nothing out: an HCA can acknowledge a write and die before it
+ * places it, and then both ends wait for the other. So while an end waits for its peer, each of its
+ * paths that gave no sign for stall_ms is probed with something signalled, whose completion is (1).
+ *
  * A slow receiver never makes a stall: completions come from the peer's HCA, and receives are
  * posted for every piece that may be out (RECV_WRS).
  */

@@ -220,6 +220,22 @@ static bool tx_starved(const struct repair_end *end)
 	return up == 0;
 }
 
+static bool tx_waits(const struct repair_end *end)
+{
+	return to_const_tx(end)->acked_seq < to_const_tx(end)->next_seq;
+}
+
+static void tx_probe(struct repair_end *end, unsigned int path)
+{
+	struct wrq_item item = {.kind = WRQ_MARKER, .signalled = true};
+
+	if (wrq_has_room(&end->paths[path].sq)) {
+		repair_end_posted(end, path, item,
+				  end->ops->post_marker(end->ctx, path,
+							repair_end_wr_id(end, path, WR_KIND_ITEM)));
+	}
+}
+
 static const struct repair_role tx_role = {
 	.arrived = tx_arrived,
 	.retire = tx_retire,
@@ -227,6 +243,8 @@ static const struct repair_role tx_role = {
 	.reconcile = tx_reconcile,
 	.pump = tx_pump,
 	.starved = tx_starved,
+	.waits = tx_waits,
+	.probe = tx_probe,
 };
 
 void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ctx,
@@ -275,6 +293,11 @@ int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_
 	if (tx->end.failed) {
 		return -EIO;
 	}
+	if (tx->end.peer_closed) {
+		repair_end_fail(&tx->end, CAUSE_PEER_CLOSED, PATHS_MAX,
+				"send to a receiver that has closed");
+		return -EIO;
+	}
 	if (tx->next_seq - tx->released_seq >= WINDOW_MSGS || !read_cts(tx, tx->next_seq, &cts)) {
 		return -EAGAIN;
 	}
@@ -313,8 +336,21 @@ void repair_tx_release(struct repair_tx *tx, uint64_t seq)
 	}
 }
 
-void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq)
+void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq, uint64_t now_ns)
 {
+	struct repair_end *end = &tx->end;
+
+	end->now_ns = now_ns;
 	note_acked(tx, next_seq);
-	tx->end.peer_closed = true;
+	end->peer_closed = true;
+	if (tx->acked_seq < tx->next_seq) {
+		repair_end_fail(end, CAUSE_PEER_CLOSED, PATHS_MAX,
+				"the receiver closed before it had every message");
+	}
+	/* The receiver's QPs are gone, so nothing that is out may ever be acknowledged. */
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		if (end->paths[p].state == PATH_UP && wrq_out(&end->paths[p].sq) > 0) {
+			repair_end_fault(end, p, CAUSE_PEER_CLOSED, now_ns);
+		}
+	}
 }

@@ -62,7 +62,11 @@ bool repair_tx_done(const struct repair_tx *tx, uint64_t seq, uint64_t *size_byt
 /** Free the slot of a done message. */
 void repair_tx_release(struct repair_tx *tx, uint64_t seq);
 
-/** The receiver closed: its book at that moment. */
-void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq);
+/**
+ * The receiver closed: its book at that moment. Sends that it covers are done once their WRs are
+ * back, for which the paths are fenced at this end alone; a send that it does not cover fails the
+ * comm with PEER_CLOSED, and so does a later one.
+ */
+void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq, uint64_t now_ns);
 
 #endif

@@ -16,7 +16,7 @@ enum wrq_kind {
 	WRQ_CTS,    /* first clear-to-send entry of a slot */
 	WRQ_RECTS,  /* repeated clear-to-send entry of a slot */
 	WRQ_ACK,    /* acknowledgement word */
-	WRQ_MARKER, /* posted behind everything when the QP is in ERR: its flush is the last */
+	WRQ_MARKER, /* zero bytes: a probe, or the last of a QP in ERR, flushed behind everything */
 	WRQ_KIND_COUNT
 };
 
