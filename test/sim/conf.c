@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/sim/conf.h"
+
+#include <string.h>
+
+enum {
+	US = 1000,
+	MS = 1000 * US
+};
+
+static void draw_paths(struct sim_conf *c, struct rng *rng)
+{
+	c->path_count = rng_range(rng, 2, 4);
+	if (rng_chance(rng, 20)) {
+		c->path_count = rng_range(rng, 9, 12);
+	}
+	c->active_count = c->path_count;
+	if (rng_chance(rng, 250)) {
+		c->active_count = rng_range(rng, 1, c->path_count);
+	}
+	for (unsigned int p = 0; p < c->path_count; p++) {
+		c->latency_ns[p] = rng_spread(rng, 1 * US, 200 * US);
+		c->jitter_ns[p] = rng_spread(rng, 100, 50 * US);
+		c->ps_per_byte[p] = (uint32_t)rng_spread(rng, 20, 20000);
+		c->weight[p] = rng_range(rng, 1, 4);
+	}
+}
+
+static void draw_traffic(struct sim_conf *c, struct rng *rng)
+{
+	static const uint32_t mins[] = {128, 256, 512, 1024};
+
+	c->limits.piece_min_bytes = mins[rng_below(rng, 4)];
+	c->limits.small_bytes = rng_chance(rng, 300) ? 0 : rng_below(rng, 1024);
+	c->limits.window_bytes = rng_spread(rng, 256, 64 * 1024);
+	c->limits.reap_ms = rng_range(rng, 5, 50);
+	c->limits.no_path_ms = rng_range(rng, 100, 400);
+	c->msg_count = rng_range(rng, 4, 40);
+	c->depth = rng_range(rng, 1, 8);
+	if (rng_chance(rng, 80)) {
+		c->depth = SIM_DEPTH_MAX;
+	}
+	c->size_max = (uint32_t)rng_spread(rng, 256, 8 * 1024);
+	if (rng_chance(rng, 10)) {
+		c->size_max = SIM_SIZE_MAX;
+		c->msg_count = 6;
+	}
+	c->first_seq = 1;
+	if (rng_chance(rng, 150)) {
+		c->first_seq = 65536 - rng_below(rng, 40);
+	}
+	c->any_order = rng_chance(rng, 200);
+	c->rx_closes = rng_chance(rng, 300);
+	c->key_hole_permille = rng_chance(rng, 150) ? 300 : 0;
+}
+
+static void draw_machines(struct sim_conf *c, struct rng *rng)
+{
+	c->place_lag_ns = rng_chance(rng, 350) ? rng_spread(rng, 1 * US, 3 * MS) : 0;
+	c->wc_lag_ns = rng_chance(rng, 400) ? rng_spread(rng, 1 * US, 3 * MS) : 0;
+	c->limits.stall_ms = rng_range(rng, 20, 100);
+	c->told = rng_chance(rng, 500);
+	c->rto_ns = rng_range(rng, 3, 20) * (uint64_t)MS;
+	c->retry_count = rng_chance(rng, 150) ? 0 : rng_range(rng, 2, 4);
+	c->chunk_bytes = 32u << rng_below(rng, 5);
+	c->tx_window_wrs = rng_range(rng, 4, 24);
+	c->sq_depth_wrs = rng_chance(rng, 200) ? rng_range(rng, 20, 40) : 512;
+	c->link_delay_ns = rng_spread(rng, 20 * US, 5 * MS);
+	c->link_slow_permille = rng_chance(rng, 200) ? 200 : 0;
+	c->link_dup_permille = rng_chance(rng, 400) ? 400 : 0;
+	c->fence_delay_ns = rng_spread(rng, 10 * US, 200 * MS);
+	c->no_flush_permille = rng_chance(rng, 200) ? 500 : 0;
+	c->poll_delay_ns = rng_spread(rng, 200, 50 * US);
+	c->wcs_per_poll = (uint32_t)rng_spread(rng, 1, 64);
+}
+
+static void draw_when(struct fault *f, struct rng *rng, unsigned int idx)
+{
+	f->when = WHEN_BYTES;
+	f->value = rng_below(rng, 1000);
+	if (idx > 0 && rng_chance(rng, 600)) {
+		f->when = (enum fault_when)rng_range(rng, WHEN_AFTER, FAULT_WHEN_COUNT - 1);
+		f->value = rng_range(rng, 1, 1 + idx * 3);
+		f->delay_ns = rng_chance(rng, 300) ? 0 : rng_spread(rng, 1 * US, 30 * MS);
+	}
+	f->side = (uint8_t)rng_below(rng, 2);
+	f->draw = (uint32_t)rng_next(rng);
+}
+
+static void add_fault(struct sim_conf *c, struct rng *rng, enum fault_kind kind, unsigned int path)
+{
+	struct fault *f = &c->faults[c->fault_count];
+
+	*f = (struct fault){.kind = kind, .path = (uint8_t)path};
+	draw_when(f, rng, c->fault_count);
+	c->fault_count++;
+}
+
+static void draw_faults(struct sim_conf *c, struct rng *rng)
+{
+	unsigned int spare = c->goal == GOAL_NO_PATH ? PATHS_MAX : rng_below(rng, c->path_count);
+	unsigned int first = rng_below(rng, c->path_count);
+
+	for (unsigned int i = 0; i < c->path_count; i++) {
+		unsigned int p = (first + i) % c->path_count;
+
+		if (p == spare || (c->goal != GOAL_NO_PATH && rng_chance(rng, 200))) {
+			continue;
+		}
+		c->dies_mask |= 1u << p;
+		add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
+		if (rng_chance(rng, 250)) { /* and something else on top */
+			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
+		}
+	}
+	for (unsigned int kind = FAULT_BLIP; kind < FAULT_KIND_COUNT; kind++) {
+		for (unsigned int i = 0; i < 3 && rng_chance(rng, 250); i++) {
+			add_fault(c, rng, (enum fault_kind)kind, rng_below(rng, c->path_count));
+		}
+	}
+}
+
+void conf_draw(struct sim_conf *c, uint64_t seed)
+{
+	struct rng rng = {rng_mix(seed + 0x5851f42d4c957f2dull)};
+	uint32_t goal = rng_below(&rng, 1000);
+
+	memset(c, 0, sizeof(*c));
+	c->seed = seed;
+	c->goal = goal < 60 ? GOAL_NO_PATH : goal < 80 ? GOAL_UNFENCED : GOAL_FINISH;
+	draw_paths(c, &rng);
+	draw_traffic(c, &rng);
+	draw_machines(c, &rng);
+	/* With endless retransmission on the last path, nothing but a word from outside tells. */
+	c->told = c->told || (c->goal == GOAL_NO_PATH && c->retry_count == 0);
+	draw_faults(c, &rng);
+	c->odd_is_cut = rng_chance(&rng, 500);
+	c->odd_side = (uint8_t)rng_below(&rng, 2);
+	c->odd_path = (uint8_t)(c->dies_mask ? __builtin_ctz(c->dies_mask) : 0);
+	if (c->goal == GOAL_UNFENCED && c->odd_is_cut) {
+		c->no_flush_permille = 1000;
+	}
+}
+
+uint32_t conf_send_bytes(const struct sim_conf *c, uint64_t seq)
+{
+	uint64_t draw = rng_mix(c->seed * 3 + seq * 0x9e3779b97f4a7c15ull);
+	uint32_t kind = (uint32_t)(draw >> 32) % 16;
+	uint32_t size = (uint32_t)draw % (c->size_max + 1);
+
+	if (kind == 0) {
+		return 0;
+	}
+	return kind < 5 ? size % 512 : size; /* many small ones */
+}
+
+uint32_t conf_recv_bytes(const struct sim_conf *c, uint64_t seq)
+{
+	uint64_t draw = rng_mix(c->seed * 5 + seq * 0x9e3779b97f4a7c15ull);
+	uint32_t size = conf_send_bytes(c, seq);
+	uint32_t kind = (uint32_t)(draw >> 32) % 16;
+
+	if (kind == 0) {
+		return size ? (uint32_t)draw % size : 0;
+	}
+	return kind < 4 ? c->size_max : size;
+}
+
+uint32_t conf_key_mask(const struct sim_conf *c, enum sim_side side, uint64_t seq)
+{
+	uint64_t draw = rng_mix(c->seed * 7 + seq * 2 + side);
+	uint32_t all = (1u << c->path_count) - 1;
+
+	if ((uint32_t)(draw >> 32) % 1000 >= c->key_hole_permille) {
+		return all;
+	}
+	/* Paths that stay keep their keys, so that the message can always go. */
+	return c->goal == GOAL_NO_PATH ? all : all & ~((uint32_t)draw & c->dies_mask);
+}

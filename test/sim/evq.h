@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_SIM_EVQ_H
+#define BRAID_SIM_EVQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ev_type {
+	EV_ARRIVE, /* a chunk reaches the responder; ptr: struct net_chunk */
+	EV_PLACE,  /* its bytes reach memory; ptr: struct net_chunk */
+	EV_ACK,    /* a hardware acknowledgement reaches the requester; arg: psn */
+	EV_TIMER,  /* retransmission timer of a QP */
+	EV_HEAL,   /* a held wire lets go */
+	EV_FAULT,  /* arg: index of the fault */
+	/* From here on the host's software is needed: nothing happens while it is stopped. */
+	EV_POLL,
+	EV_TICK,
+	EV_FRAME,      /* ptr: struct link_frame */
+	EV_FENCE_ERR,  /* the worker moves the QP to ERR */
+	EV_FENCE_DONE, /* arg: enum fence_outcome */
+	EV_CUT_DONE,
+	EV_NOTICE, /* arg: enum cause: the software is told that the path failed */
+	EV_CLOSE,
+	EV_TYPE_COUNT
+};
+
+struct ev {
+	uint64_t at_ns;
+	uint32_t order; /* of pushing; breaks ties, so that a run is reproducible */
+	uint8_t type, side, path;
+	union {
+		void *ptr;
+		uint64_t arg;
+	};
+};
+
+enum {
+	EVQ_MAX = 16384
+};
+
+/** Priority queue of events, earliest first. */
+struct evq {
+	uint32_t count, next_order;
+	struct ev heap[EVQ_MAX];
+};
+
+void evq_init(struct evq *q);
+/** False when the queue is full. */
+bool evq_push(struct evq *q, struct ev ev);
+/** Take the earliest event; false when there is none. */
+bool evq_pop(struct evq *q, struct ev *ev);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/sim/sim.h"
+
+enum {
+	US = 1000,
+	MS = 1000 * US
+};
+
+static void push_fault(struct sim *sim, unsigned int idx)
+{
+	struct fault *f = &sim->conf.faults[idx];
+
+	if (f->fired) {
+		return;
+	}
+	f->fired = true;
+	sim_push(sim, (struct ev){.at_ns = sim->now_ns + f->delay_ns,
+				  .type = EV_FAULT,
+				  .path = f->path,
+				  .side = f->side,
+				  .arg = idx});
+}
+
+void fault_on_bytes(struct sim *sim, uint32_t len_bytes)
+{
+	sim->placed_bytes += len_bytes;
+	if (sim->placed_bytes < sim->next_fault_bytes) {
+		return;
+	}
+	sim->next_fault_bytes = UINT64_MAX;
+	for (unsigned int i = 0; i < sim->conf.fault_count; i++) {
+		struct fault *f = &sim->conf.faults[i];
+		uint64_t at = f->value * sim->user.total_bytes / 1000;
+
+		if (f->when != WHEN_BYTES || f->fired) {
+			continue;
+		}
+		if (at <= sim->placed_bytes) {
+			push_fault(sim, i);
+		} else if (at < sim->next_fault_bytes) {
+			sim->next_fault_bytes = at;
+		}
+	}
+}
+
+void fault_hook(struct sim *sim, enum fault_when when)
+{
+	uint32_t count = ++sim->hook_counts[when];
+
+	for (unsigned int i = 0; i < sim->conf.fault_count; i++) {
+		struct fault *f = &sim->conf.faults[i];
+
+		if (f->when == when && f->value == count && !f->fired) {
+			push_fault(sim, i);
+			if (f->kind < FAULT_BLIP && when == WHEN_BEGIN) {
+				SIM_MARK(sim, FAULT_IN_FENCE);
+			}
+			if (f->kind < FAULT_BLIP && when == WHEN_REPLAY) {
+				SIM_MARK(sim, FAULT_IN_REPLAY);
+			}
+		}
+	}
+}
+
+/* The software hears of it sooner or later; twice does no harm. */
+static void notice(struct sim *sim, unsigned int side, unsigned int path, enum cause cause)
+{
+	uint64_t most = cause == CAUSE_STALL ? 300 * MS : 20 * MS;
+	uint64_t at = sim->now_ns + rng_spread(&sim->rng, 10 * US, most);
+
+	sim_push(sim, (struct ev){.at_ns = at,
+				  .type = EV_NOTICE,
+				  .side = (uint8_t)side,
+				  .path = (uint8_t)path,
+				  .arg = cause});
+	sim_disturb(sim, at);
+}
+
+static void wire_drop(struct sim *sim, const struct fault *f, unsigned int mask)
+{
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		if (mask >> s & 1) {
+			sim->net.wires[s][f->path].drops = true;
+			sim->net.wires[s][f->path].release_ns = UINT64_MAX;
+		}
+	}
+}
+
+/* Held or dropped for a while. */
+static void wire_pause(struct sim *sim, const struct fault *f, unsigned int mask, uint64_t len_ns)
+{
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		struct net_wire *wire = &sim->net.wires[s][f->path];
+
+		if (!(mask >> s & 1) || wire->drops || wire->holds) {
+			continue;
+		}
+		wire->drops = f->kind == FAULT_BLIP;
+		wire->holds = f->kind == FAULT_HOLD;
+		wire->release_ns = sim->now_ns + len_ns;
+		sim_push(sim, (struct ev){.at_ns = wire->release_ns,
+					  .type = EV_HEAL,
+					  .side = (uint8_t)s,
+					  .path = f->path});
+	}
+}
+
+void fault_heal(struct sim *sim, const struct ev *ev)
+{
+	struct net_wire *wire = &sim->net.wires[ev->side][ev->path];
+
+	if (wire->release_ns == sim->now_ns) {
+		wire->drops = false;
+		wire->holds = false;
+	}
+}
+
+static void strike_host(struct sim *sim, const struct fault *f)
+{
+	struct host *host = &sim->hosts[f->side];
+	uint64_t until = sim->now_ns + (f->draw % (f->draw & 1 ? 500 : 5) + 1) * MS;
+
+	if (f->kind == FAULT_STOP) {
+		host->stopped_ns = until;
+		SIM_MARK(sim, HOST_STOPPED);
+	} else {
+		host->nap_ns = until;
+		host_wake(sim, f->side, until);
+	}
+	sim_disturb(sim, until);
+}
+
+/* Faults that take the path away, whether or not the software notices by itself. */
+static void strike_path(struct sim *sim, const struct fault *f)
+{
+	unsigned int mask = f->draw % 3 + 1;
+
+	switch ((int)f->kind) {
+	case FAULT_BLACKHOLE:
+		wire_drop(sim, f, 3);
+		break;
+	case FAULT_ONEWAY:
+		wire_drop(sim, f, 1u << f->side);
+		break;
+	case FAULT_ACKLOSS:
+		sim->net.wires[f->side][f->path].drops_acks = true;
+		break;
+	case FAULT_HOLD:
+		wire_pause(sim, f, mask, rng_spread(&sim->rng, 100 * US, 1000 * MS));
+		break;
+	case FAULT_NIC_DEATH:
+		net_nic_die(sim, f->side, f->path);
+		if (f->draw % 10 < 7) {
+			notice(sim, f->side, f->path, CAUSE_DEVICE_FATAL);
+		}
+		break;
+	case FAULT_PORT_DOWN:
+		wire_drop(sim, f, 3);
+		notice(sim, f->side, f->path, CAUSE_PORT_DOWN);
+		break;
+	case FAULT_QP_ERR:
+		net_qp_error(sim, f->side, f->path, f->draw & 1 ? CAUSE_FLUSH : CAUSE_LOC_QP_OP);
+		break;
+	case FAULT_POST_FAIL:
+		sim->hosts[f->side].post_fail_mask |= 1u << f->path;
+		break;
+	default:
+		break;
+	}
+	if (sim->conf.told || f->kind == FAULT_SPURIOUS) {
+		notice(sim, f->draw >> 8 & 1, f->path, CAUSE_STALL);
+	}
+	if (sim->conf.told && f->draw >> 9 & 1) {
+		notice(sim, !(f->draw >> 8 & 1), f->path, CAUSE_STALL);
+	}
+}
+
+void fault_strike(struct sim *sim, const struct ev *ev)
+{
+	static const char *const names[] = {"black hole",   "one-way cut", "acknowledgement loss",
+					    "held packets", "NIC death",   "port down",
+					    "QP error",     "false alarm", "failing post",
+					    "blip",         "host stop",   "user nap"};
+	const struct fault *f = &sim->conf.faults[ev->arg];
+	unsigned int next = (unsigned int)ev->arg + 1;
+
+	TRACE(sim, "FAULT %u: %s, path %u, side %s", (unsigned int)ev->arg, names[f->kind], f->path,
+	      f->side == SIDE_TX ? "tx" : "rx");
+	sim_disturb(sim, sim->now_ns);
+	if (f->kind == FAULT_STOP || f->kind == FAULT_NAP) {
+		strike_host(sim, f);
+	} else if (f->kind == FAULT_BLIP) {
+		wire_pause(sim, f, 3, sim->conf.rto_ns / 4);
+	} else {
+		strike_path(sim, f);
+	}
+	if (next < sim->conf.fault_count && sim->conf.faults[next].when == WHEN_AFTER) {
+		push_fault(sim, next);
+	}
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_SIM_MARK_H
+#define BRAID_SIM_MARK_H
+
+/** Rare situations that a long enough series of runs must have been in. */
+#define MARK_LIST(X)                                                                               \
+	X(REPLAY, "a piece was posted a second time")                                              \
+	X(REPLAY_TWICE, "a piece was posted a third time")                                         \
+	X(CROSSED_FENCES, "both ends began to fence before they heard of each other")              \
+	X(FENCING_HEARD, "the peer's fence was done first")                                        \
+	X(FENCED_WAITS, "the own fence was done first")                                            \
+	X(TWO_AT_ONCE, "two paths in repair at the same time")                                     \
+	X(THREE_LOST, "three paths lost in one run")                                               \
+	X(FAULT_IN_FENCE, "a path failed while another was being fenced")                          \
+	X(FAULT_IN_REPLAY, "a path failed right after it got replayed pieces")                     \
+	X(CUT, "reaping took too long and the QP was reset")                                       \
+	X(CUT_FAILED, "the reset failed")                                                          \
+	X(DEAD, "a fence ended at a dead device")                                                  \
+	X(REFUSED, "a QP could not be moved to ERR")                                               \
+	X(MARKER_FAILED, "the marker could not be posted")                                         \
+	X(CTS_AGAIN, "a clear-to-send entry was posted again")                                     \
+	X(CTS_SLOT_HELD, "a receive waited for a repeated entry to come back")                     \
+	X(ACK_AGAIN, "an acknowledgement was posted again on another path")                        \
+	X(CTS_HALF, "a half-written clear-to-send line was looked at")                             \
+	X(BOOK_COVERS, "pieces without a hardware acknowledgement were in the book")               \
+	X(PLACED_UNBOOKED, "a piece was placed, not in the book, and posted again")                \
+	X(ACKED_UNPLACED, "a NIC acknowledged what it did not place")                              \
+	X(ACKED_UNSURFACED, "a NIC died with completions nobody will see")                         \
+	X(COMPLETED_REPLAYED, "a piece that had completed at the sender was posted again")         \
+	X(ZOMBIE_LANDED, "a held packet was placed before the fence")                              \
+	X(ZOMBIE_DROPPED, "a held packet met a fenced QP")                                         \
+	X(RESENT, "the requester sent again, the responder had it already")                        \
+	X(HALF_WRITE, "a write was half placed when its path was fenced")                          \
+	X(POST_FAIL_NONE, "a post failed with nothing queued")                                     \
+	X(POST_FAIL_HALF, "a post failed half way")                                                \
+	X(POST_EAGAIN, "a send queue was full")                                                    \
+	X(DONE_WAITS_WRS, "a covered send waited for its work requests")                           \
+	X(DUP_FENCE, "a FENCE frame came twice")                                                   \
+	X(DUP_FENCED, "a FENCED frame came twice")                                                 \
+	X(NO_PATH, "both ends failed for lack of a path")                                          \
+	X(LATE_WC, "a completion came after its path was fenced")                                  \
+	X(HOST_STOPPED, "a host was stopped")                                                      \
+	X(STANDBY_USED, "a standby path carried data")                                             \
+	X(TWO_LINES, "more than eight paths")                                                      \
+	X(WINDOW_FULL, "a receive found the window full")                                          \
+	X(CLAMPED, "a send was larger than its receive")                                           \
+	X(EMPTY, "an empty message")                                                               \
+	X(CLOSE_COVERS, "CLOSE covered what no acknowledgement did")                               \
+	X(ASKED, "a stall clock asked for a sign of life")                                         \
+	X(STALL_FOUND, "a silent path was found by the stall clock alone")                         \
+	X(PROBED, "a sender probed a path that was silent")                                        \
+	X(SEQ_WRAP, "the low bits of seq wrapped")
+
+enum mark {
+#define MARK_ENUM(name, text) MARK_##name,
+	MARK_LIST(MARK_ENUM)
+#undef MARK_ENUM
+	MARK_COUNT
+};
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/sim/sim.h"
+
+#include "include/log.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	EVENTS_MAX = 2000000
+};
+
+/* Bound on progress after the last disturbance: every timer of a run is far below it. */
+static const uint64_t PROGRESS_NS = 10ull * 1000 * 1000 * 1000;
+
+static sigjmp_buf aborted;
+static struct sim *running;
+
+void sim_fail(struct sim *sim, const char *fmt, ...)
+{
+	va_list args;
+
+	if (sim->failed) {
+		return;
+	}
+	sim->failed = true;
+	va_start(args, fmt);
+	vsnprintf(sim->failure, sizeof(sim->failure), fmt, args);
+	va_end(args);
+	TRACE(sim, "FAILED: %s", sim->failure);
+}
+
+void sim_push(struct sim *sim, struct ev ev)
+{
+	if (!evq_push(&sim->evq, ev)) {
+		sim_fail(sim, "simulator: event queue overrun");
+	}
+}
+
+void sim_disturb(struct sim *sim, uint64_t until_ns)
+{
+	if (until_ns > sim->disturbed_ns) {
+		sim->disturbed_ns = until_ns;
+	}
+}
+
+/* Lines of the code under test: an assertion's text becomes the failure's. */
+static void on_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[TRACE_LINE_BYTES];
+	va_list args;
+
+	(void)flags;
+	if (!running) {
+		return;
+	}
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	TRACE(running, "log %s:%d: %s", file, line, text);
+	if (level == LOG_LEVEL_WARN && strstr(text, "assertion failed")) {
+		sim_fail(running, "%s", text);
+	}
+}
+
+static void on_abort(int sig)
+{
+	(void)sig;
+	siglongjmp(aborted, 1);
+}
+
+static void set_up(struct sim *sim, uint64_t seed)
+{
+	struct sim_conf *conf = &sim->conf;
+
+	sim->rng = (struct rng){rng_mix(seed * 2 + 1)};
+	sim->now_ns = 1;
+	sim->disturbed_ns = 0;
+	sim->placed_bytes = 0;
+	sim->next_fault_bytes = 0;
+	memset(sim->hook_counts, 0, sizeof(sim->hook_counts));
+	sim->failed = false;
+	sim->quiet = false;
+	sim->failure[0] = '\0';
+	sim->trace.count = 0;
+	memset(sim->cts, 0, sizeof(sim->cts));
+	memset(sim->acks, 0, sizeof(sim->acks));
+	memset(sim->records, 0, sizeof(sim->records));
+	evq_init(&sim->evq);
+	net_init(sim);
+	user_init(sim);
+	host_init(sim, SIDE_TX);
+	host_init(sim, SIDE_RX);
+	repair_tx_init(&sim->tx, &sim_ops, &sim->hosts[SIDE_TX], &conf->limits, sim->cts,
+		       sim->acks);
+	repair_rx_init(&sim->rx, &sim_ops, &sim->hosts[SIDE_RX], &conf->limits, sim->cts_source,
+		       sim->records);
+	/* A comm that has been at work for long: numbers near a wrap. */
+	sim->tx.next_seq = sim->tx.acked_seq = sim->tx.released_seq = conf->first_seq;
+	sim->rx.released_seq = sim->rx.acked_seq = conf->first_seq;
+	sim->rx.book.next_seq = sim->rx.book.posted_seq = conf->first_seq;
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		struct repair_end *end = sim->hosts[s].end;
+
+		end->path_count = conf->path_count;
+		end->active_count = conf->active_count;
+		for (unsigned int p = 0; p < conf->path_count; p++) {
+			repair_end_ready(end, p, conf->weight[p], sim->now_ns);
+		}
+	}
+	if (conf->path_count > 8) {
+		SIM_MARK(sim, TWO_LINES);
+	}
+}
+
+/* What a failed end means for this run's goal. True: the run is over. */
+static bool judge_failed(struct sim *sim, const struct host *host)
+{
+	const struct sim_conf *conf = &sim->conf;
+
+	if (conf->goal == GOAL_UNFENCED && host->failed == CAUSE_UNFENCED &&
+	    host->side == conf->odd_side) {
+		return true;
+	}
+	if (conf->goal == GOAL_NO_PATH && host->failed == CAUSE_NO_PATH) {
+		SIM_MARK(sim, NO_PATH);
+		return false;
+	}
+	sim_fail(sim, "%s failed: %s%s%s", host->side == SIDE_TX ? "tx" : "rx",
+		 cause_name(host->failed), host->failed_detail ? ": " : "",
+		 host->failed_detail ? host->failed_detail : "");
+	return true;
+}
+
+static bool is_over(struct sim *sim)
+{
+	unsigned int finished = 0;
+
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		const struct host *host = &sim->hosts[s];
+
+		if (host->failed && judge_failed(sim, host)) {
+			return true;
+		}
+		finished += host->failed || host->user_done;
+	}
+	return finished == SIDE_COUNT;
+}
+
+static void check_ends(struct sim *sim, unsigned int side)
+{
+	const struct repair_end *end = sim->hosts[side].end;
+
+	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+		path_check(&end->paths[p]);
+	}
+	if (side == SIDE_TX) {
+		for (uint64_t seq = sim->tx.acked_seq; seq < sim->tx.next_seq; seq++) {
+			const struct repair_tx_msg *msg = &sim->tx.msgs[wire_slot(seq)];
+			uint32_t seen = msg->pending;
+
+			for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+				if (msg->sent[p] & seen) {
+					sim_fail(sim, "seq %llu: a piece is in two places",
+						 (unsigned long long)seq);
+				}
+				seen |= msg->sent[p];
+			}
+		}
+	}
+}
+
+static void dispatch(struct sim *sim, struct ev *ev)
+{
+	switch ((enum ev_type)ev->type) {
+	case EV_ARRIVE:
+		net_on_arrive(sim, ev);
+		break;
+	case EV_PLACE:
+		net_on_place(sim, ev);
+		break;
+	case EV_ACK:
+		net_on_ack(sim, ev);
+		break;
+	case EV_TIMER:
+		net_on_timer(sim, ev);
+		break;
+	case EV_HEAL:
+		fault_heal(sim, ev);
+		break;
+	case EV_FAULT:
+		fault_strike(sim, ev);
+		break;
+	case EV_POLL:
+	case EV_TICK:
+	case EV_FRAME:
+	case EV_FENCE_ERR:
+	case EV_FENCE_DONE:
+	case EV_CUT_DONE:
+	case EV_NOTICE:
+	case EV_CLOSE:
+		if (sim->quiet) {
+			break;
+		}
+		if (sim->now_ns < sim->hosts[ev->side].stopped_ns) {
+			ev->at_ns = sim->hosts[ev->side].stopped_ns;
+			sim_push(sim, *ev);
+			break;
+		}
+		host_event(sim, ev);
+		check_ends(sim, ev->side);
+		sim->quiet = is_over(sim);
+		break;
+	case EV_TYPE_COUNT:
+		break;
+	}
+}
+
+static void describe_stuck(struct sim *sim)
+{
+	sim_fail(sim,
+		 "no progress: tx %llu sent %llu acknowledged %llu released, rx %llu posted %llu "
+		 "complete %llu released, of %llu to %llu",
+		 (unsigned long long)sim->tx.next_seq, (unsigned long long)sim->tx.acked_seq,
+		 (unsigned long long)sim->tx.released_seq,
+		 (unsigned long long)sim->rx.book.posted_seq,
+		 (unsigned long long)sim->rx.book.next_seq,
+		 (unsigned long long)sim->rx.released_seq, (unsigned long long)sim->conf.first_seq,
+		 (unsigned long long)(sim->conf.first_seq + sim->conf.msg_count));
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+			const struct repair_path *path = &sim->hosts[s].end->paths[p];
+
+			TRACE(sim, "%s path %u: %s, errored %d, cutting %d, %u items, %u receives",
+			      s == SIDE_TX ? "tx" : "rx", p, path_state_name(path->state),
+			      path->errored, path->cutting, wrq_out(&path->sq), path->recvs_out);
+		}
+	}
+}
+
+static void run(struct sim *sim)
+{
+	uint32_t count = 0;
+	struct ev ev;
+
+	while (!sim->failed && evq_pop(&sim->evq, &ev)) {
+		sim->now_ns = ev.at_ns;
+		if (!sim->quiet && sim->now_ns > sim->disturbed_ns + PROGRESS_NS) {
+			describe_stuck(sim);
+			return;
+		}
+		if (count++ > EVENTS_MAX) {
+			sim_fail(sim, "simulator: too many events");
+		}
+		dispatch(sim, &ev);
+	}
+	if (!sim->failed && !sim->quiet) {
+		sim_fail(sim, "simulator: nothing left to happen");
+	}
+}
+
+bool sim_run(struct sim *sim, uint64_t seed)
+{
+	struct sigaction action = {.sa_handler = on_abort}, before;
+
+	conf_draw(&sim->conf, seed);
+	running = sim;
+	log_sink_set(on_log);
+	sigaction(SIGABRT, &action, &before);
+	if (sigsetjmp(aborted, 1) == 0) {
+		set_up(sim, seed);
+		run(sim);
+	} else {
+		sim_fail(sim, "aborted");
+	}
+	sigaction(SIGABRT, &before, NULL);
+	log_sink_set(NULL);
+	running = NULL;
+	return !sim->failed;
+}
