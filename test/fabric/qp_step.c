@@ -165,6 +165,9 @@ static uint64_t step_rts(struct fab_qp *qp, uint64_t now_ns)
 	at_ns = send_ready_ns(qp, now_ns);
 	if (at_ns == 0) {
 		at_ns = fab_send_move(qp, now_ns);
+		if (fab_qp_state(qp->slot) != IBV_QPS_RTS) {
+			return 0; /* it failed: what is left is flushed, not acknowledged */
+		}
 		ack_ns = acks_take(qp, now_ns);
 	}
 	return earlier(at_ns, earlier(ack_ns, timer_due(qp)));
