@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# ctests of the plugin itself, unmodified, over the software fabric. Healthy runs first, then faults.
+
+set(plugin "$<TARGET_FILE:nccl-net-braid>")
+set(fabric "$<TARGET_FILE_DIR:fabric_verbs>")
+# Timers short enough for tests; what is checked does not depend on them.
+set(fast --env NCCL_IB_TIMEOUT=10 --env NCCL_IB_RETRY_CNT=3 --env BRAID_STALL_MS=200)
+
+function(driver_fabric name seconds)
+	add_test(NAME driver_fabric_${name}
+		COMMAND braid_driver --plugin ${plugin} --fabric-lib ${fabric} --timeout 25 --quiet
+			--linger 20 ${ARGN})
+	set_tests_properties(driver_fabric_${name} PROPERTIES LABELS driver TIMEOUT ${seconds})
+endfunction()
+
+foreach(op allreduce alltoall sendrecv)
+	foreach(proto simple ll direct)
+		driver_fabric(${op}_${proto} 60 --op ${op} --proto ${proto} --ranks 4 --rails 4
+			--iters 2 --sizes 0,4,8,4K,1000004,4M)
+	endforeach()
+endforeach()
+foreach(version ${versions})
+	driver_fabric(v${version} 60 --api ${version} --op all --proto mix --iters 3
+		--sizes 0,8,1M)
+endforeach()
+driver_fabric(roce 60 --op all --proto mix --iters 3 --sizes 8,1M --link roce --rails 2)
+driver_fabric(rail_wiring 60 --op all --proto mix --iters 3 --sizes 8,1M --wiring rail --rails 4)
+driver_fabric(one_rail 60 --op all --proto mix --iters 3 --sizes 8,1M --rails 1)
+driver_fabric(eight_rails 60 --op all --proto mix --iters 3 --sizes 8,4M --rails 8)
+driver_fabric(unequal 60 --sizes 16M --iters 3 --rails 3 --rate 400,200,100)
+driver_fabric(channels 60 --op all --proto mix --iters 3 --sizes 8,1000004,4M --ranks 3
+	--channels 4 --flush --reg-churn --close-at-once)
+driver_fabric(large 90 --op sendrecv --proto direct --iters 1 --sizes 1G --rails 4)
+driver_fabric(paused 60 --sizes 16M --iters 3 --stop 1@1+20:3000)
+driver_fabric(killed 60 --sizes 16M --iters 3 --kill 1@1+20 --expect remote:2000)
+driver_fabric(killed_ranks4 60 --ranks 4 --op alltoall --sizes 16M --iters 3 --kill 2@1+20
+	--expect remote:2000)
+
+# All but one of four, in sequence, at once, and with several ranks and all protocols on them.
+driver_fabric(sequence 60 --rails 4 --rate 400 --sizes 4M --iters 8 ${fast}
+	--fault-iter 1 --fault "cut host=0 rail=0 bytes=100000"
+	--fault-iter 2 --fault "cut host=1 rail=1 bytes=100000"
+	--fault-iter 3 --fault "nic_death host=0 rail=2 bytes=100000")
+driver_fabric(at_once 60 --rails 4 --rate 400 --sizes 4M --iters 4 ${fast}
+	--fault-iter 1 --fault "cut host=0 rail=0 bytes=100000"
+	--fault "cut host=1 rail=1 bytes=100000" --fault "port_down host=0 rail=2 bytes=100000")
+driver_fabric(ranks4_faults 60 --ranks 4 --rails 4 --rate 400 --op all --proto all --sizes 1M
+	--iters 3 ${fast} --fault-iter 1 --fault "cut host=0 rail=0 bytes=100000"
+	--fault "cut host=1 rail=1 bytes=100000" --fault "port_down host=2 rail=2 bytes=100000")
+driver_fabric(large_cut 90 --op sendrecv --proto direct --iters 2 --sizes 256M --rails 4
+	--fault-iter 1 --fault "cut host=0 rail=0 bytes=20000000")
+driver_fabric(default_timers 60 --rails 2 --rate 400 --sizes 16M --iters 4
+	--fault-iter 1 --fault "cut host=0 rail=1 bytes=1000000")
+driver_fabric(phase_cut 60 --rails 2 --rate 400 --sizes 16M --iters 4 ${fast}
+	--fault-iter 1 --fault-at-phase 50 --fault "nic_death host=1 rail=0")
+
+add_test(NAME driver_fabric_sweep
+	COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/fault_sweep" $<TARGET_FILE:braid_driver> ${plugin}
+		${fabric})
+set_tests_properties(driver_fabric_sweep PROPERTIES LABELS "driver;sweep" TIMEOUT 300
+	RUN_SERIAL ON)
