@@ -45,7 +45,7 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 	struct repair_send send = {
 		.cookie = memory, .addr = (uint64_t)(uintptr_t)data, .size_bytes = size};
 	struct request *req;
-	uint64_t now_ns = clock_mono_ns();
+	uint64_t now_ns;
 	int rc;
 
 	(void)tag; /* one receive per request: matching is in order */
@@ -53,6 +53,7 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 		return -EINVAL;
 	}
 	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
 	comm_progress(comm, now_ns);
 	rc = comm_error(comm);
 	req = rc ? NULL : take_request(comm, REQUEST_SEND, memory);
@@ -90,7 +91,7 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 	struct memory *memory = mhs ? mhs[0] : NULL;
 	struct repair_recv recv;
 	struct request *req;
-	uint64_t now_ns = clock_mono_ns();
+	uint64_t now_ns;
 	int rc;
 
 	(void)tags;
@@ -98,6 +99,7 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 		return -EINVAL;
 	}
 	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
 	rc = comm_error(comm);
 	req = rc ? NULL : take_request(comm, REQUEST_RECV, memory);
 	if (!req) {

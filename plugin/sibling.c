@@ -25,13 +25,14 @@ static bool is_pair(const struct dead_pair *pair, const struct comm_path *path)
 static void fault_pair(struct comm *comm, void *arg)
 {
 	const struct dead_pair *pair = arg;
-	uint64_t now_ns = clock_mono_ns();
+	uint64_t now_ns;
 	struct proc_id peer;
 
 	if (comm->id == pair->comm_id) {
 		return;
 	}
 	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
 		peer = oob_link_peer(comm->link);
 		for (unsigned int p = 0; p < comm->path_count; p++) {

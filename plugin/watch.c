@@ -13,9 +13,10 @@
 
 static void on_end_frame(struct comm *comm, const struct frame *frame)
 {
-	uint64_t now_ns = clock_mono_ns();
+	uint64_t now_ns;
 
 	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
 		if (frame->type == FRAME_FENCE) {
 			repair_end_on_fence(&comm->end, &frame->fence, now_ns);
@@ -138,9 +139,10 @@ static bool concerns(const struct rail_fault *fault, const struct comm_path *pat
 static void fault_paths(struct comm *comm, void *arg)
 {
 	const struct rail_fault *fault = arg;
-	uint64_t now_ns = clock_mono_ns();
+	uint64_t now_ns;
 
 	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
 	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
 		if (concerns(fault, &comm->paths[p])) {
 			repair_end_fault(&comm->end, p, fault->event.cause, now_ns);
@@ -174,9 +176,10 @@ void watch_rail_event(void *arg)
 static void tick_comm(struct comm *comm, void *arg)
 {
 	bool *repairing = arg;
-	uint64_t now_ns = clock_mono_ns();
+	uint64_t now_ns;
 
 	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
 		comm_progress(comm, now_ns);
 		repair_end_tick(&comm->end, now_ns);
