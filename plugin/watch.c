@@ -23,6 +23,7 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 		} else if (frame->type == FRAME_FENCED) {
 			repair_end_on_fenced(&comm->end, &frame->fenced, now_ns);
 		} else if (frame->type == FRAME_PONG) {
+			comm_progress(comm, now_ns); /* first what came meanwhile */
 			repair_end_answered(&comm->end, now_ns);
 		} else if (comm->role == COMM_SENDER) {
 			repair_tx_on_close(&comm->tx, frame->close.next_seq, now_ns);

@@ -89,6 +89,7 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 		}
 		path->recvs_out--;
 		if (wc->cause == CAUSE_NONE) {
+			stall_note_progress(path, end->now_ns);
 			end->role->arrived(end, id.path, wc->imm, wc->len_bytes);
 		}
 		break;

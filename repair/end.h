@@ -140,10 +140,11 @@ void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, ui
  * comm. */
 void repair_end_fault(struct repair_end *end, unsigned int path, enum cause cause, uint64_t now_ns);
 
-/** Time passes: bounds of reaping and of holding without a path. */
+/** Time passes: bounds of reaping, of silence, of holding without a path. What the CQs hold has
+ * been entered before: a process that was stopped must not take its own sleep for a path's. */
 void repair_end_tick(struct repair_end *end, uint64_t now_ns);
 
-/** The peer's process answered the last ask. */
+/** The peer's process answered the last ask. What the CQs hold has been entered before. */
 void repair_end_answered(struct repair_end *end, uint64_t now_ns);
 
 /** Post what can be posted. Called at the end of a poll round and after irecv and isend. */

@@ -20,6 +20,7 @@ void stall_note_progress(struct repair_path *path, uint64_t now_ns)
 {
 	path->progress_ns = now_ns;
 	path->asked_ns = 0;
+	path->stalled_ns = 0;
 }
 
 static uint64_t bound_ns(const struct repair_end *end, const struct repair_path *path)
@@ -50,8 +51,15 @@ void stall_tick(struct repair_end *end, unsigned int p)
 	}
 	if (path->asked_ns == 0 && end->now_ns - path->progress_ns >= bound_ns(end, path)) {
 		path->asked_ns = end->now_ns;
+		path->stalled_ns = path->stalled_ns ? path->stalled_ns : end->now_ns;
 		end->ops->ask(end->ctx);
 	}
+}
+
+/* Nothing else is left to wait for: the peer is alive and the comm has stood still that long. */
+static bool is_hopeless(const struct repair_end *end, const struct repair_path *path)
+{
+	return end->now_ns - path->stalled_ns >= end->limits.no_path_ms * NS_PER_MS;
 }
 
 static bool another_moves(const struct repair_end *end, unsigned int p)
@@ -73,7 +81,7 @@ void repair_end_answered(struct repair_end *end, uint64_t now_ns)
 		if (path->state != PATH_UP || path->asked_ns == 0) {
 			continue;
 		}
-		if (another_moves(end, p)) {
+		if (another_moves(end, p) || is_hopeless(end, path)) {
 			repair_end_fault(end, p, CAUSE_STALL, now_ns);
 		} else {
 			/* Everything stands still: no reason to blame this path. Ask again. */

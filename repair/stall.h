@@ -8,11 +8,11 @@
  * The stall clock: finds paths whose HCA never reports an error (endless retries, a dead HCA). It
  * asks before it kills. A path is given up only when
  *
- *   1. something signalled is out and nothing came back for stall_ms, plus the time the oldest item
- *      would need at 10 MB/s,
+ *   1. something signalled is out and no completion came, of a receive neither, for stall_ms, plus
+ * the time the oldest item would need at 10 MB/s,
  *   2. then the peer's process answered over the link, so it is neither paused nor cut off, and
  * still nothing came back,
- *   3. another path is UP and not under the same suspicion.
+ *   3. another path is UP and not under the same suspicion, or this has lasted for no_path_ms.
  *
  * A path may also be silent with nothing out: an HCA can acknowledge a write and die before it
  * places it, and then both ends wait for the other. So while an end waits for its peer, each of its

@@ -34,7 +34,7 @@ static void draw_traffic(struct sim_conf *c, struct rng *rng)
 	c->limits.small_bytes = rng_chance(rng, 300) ? 0 : rng_below(rng, 1024);
 	c->limits.window_bytes = rng_spread(rng, 256, 64 * 1024);
 	c->limits.reap_ms = rng_range(rng, 5, 50);
-	c->limits.no_path_ms = rng_range(rng, 100, 400);
+	c->limits.no_path_ms = rng_range(rng, 400, 900);
 	c->msg_count = rng_range(rng, 4, 40);
 	c->depth = rng_range(rng, 1, 8);
 	if (rng_chance(rng, 80)) {
@@ -131,8 +131,6 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	draw_paths(c, &rng);
 	draw_traffic(c, &rng);
 	draw_machines(c, &rng);
-	/* With endless retransmission on the last path, nothing but a word from outside tells. */
-	c->told = c->told || (c->goal == GOAL_NO_PATH && c->retry_count == 0);
 	draw_faults(c, &rng);
 	c->odd_is_cut = rng_chance(&rng, 500);
 	c->odd_side = (uint8_t)rng_below(&rng, 2);

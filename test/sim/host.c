@@ -119,6 +119,7 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 		link_send(sim, host->side, &(struct link_frame){.type = FRAME_PONG});
 		break;
 	case FRAME_PONG:
+		poll(host);
 		repair_end_answered(host->end, sim->now_ns);
 		break;
 	case FRAME_CLOSE:
@@ -205,8 +206,8 @@ static void tick(struct host *host)
 {
 	struct sim *sim = host->sim;
 
+	poll(host); /* first: a host that was stopped must not blame the paths */
 	repair_end_tick(host->end, sim->now_ns);
-	poll(host);
 	sim_push(sim,
 		 (struct ev){.at_ns = sim->now_ns +
 				      (repair_end_is_repairing(host->end) ? 1000000 : 10000000),

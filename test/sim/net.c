@@ -210,7 +210,10 @@ void net_qp_error(struct sim *sim, unsigned int side, unsigned int path, enum ca
 	if (!qp->flushes) { /* some of the receives, and the tail of the send queue, are forgotten
 			     */
 		recvs = rng_below(&sim->rng, recvs + 1);
-		qp->tail -= rng_below(&sim->rng, qp->tail - qp->una + 1);
+		uint32_t sure =
+			cause != CAUSE_FLUSH && qp->tail != qp->una; /* an error does show */
+
+		qp->tail -= rng_below(&sim->rng, qp->tail - qp->una + 1 - sure);
 	}
 	for (; qp->una != qp->tail; qp->una++) {
 		uint64_t wr_id = qp->sq[qp->una % NET_SQ_WRS].wr_id;
