@@ -7,8 +7,8 @@ set(check_red "${CMAKE_CURRENT_SOURCE_DIR}/check_red")
 
 function(driver_green name)
 	add_test(NAME driver_green_${name}
-		COMMAND braid_driver --plugin ${loopback} --timeout 20 --quiet ${ARGN})
-	set_tests_properties(driver_green_${name} PROPERTIES LABELS driver TIMEOUT 60)
+		COMMAND braid_driver --plugin ${loopback} --timeout 60 --quiet ${ARGN})
+	set_tests_properties(driver_green_${name} PROPERTIES LABELS driver TIMEOUT 120)
 endfunction()
 
 function(driver_red name pattern fault)
@@ -26,7 +26,7 @@ driver_green(ranks4 --ranks 4 --op all --proto all --iters 2 --sizes 0,4,4K,1M,4
 driver_green(odd --ranks 3 --op all --proto all --iters 2 --sizes 12,4100,1000004 --channels 3)
 driver_green(extras --ranks 4 --op all --proto all --iters 1 --sizes 8,1M --channels 2 --flush
 	--reg-churn --close-at-once --linger 20)
-driver_green(large --op sendrecv --proto direct --iters 1 --sizes 256M)
+driver_green(large --op sendrecv --proto direct --iters 1 --sizes 64M)
 driver_green(paused --sizes 8M --iters 3 --stop 1@1+20:200)
 driver_green(killed --ranks 4 --sizes 16M --iters 3 --kill 1@1+20 --expect remote)
 
