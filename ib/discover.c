@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ib/discover.h"
 
-#include "ib/gid.h"
 #include "ib/intern.h"
 #include "ib/pci.h"
+#include "ib/port.h"
 #include "ib/verbs.h"
 
 #include <fcntl.h>
@@ -31,35 +31,6 @@ static void seen_add(struct discovery *d, const char *name, unsigned int port)
 	(void)snprintf(d->seen + used, sizeof(d->seen) - used, "%s%s:%u", used > 0 ? ", " : "",
 		       name, port);
 	d->port_count++;
-}
-
-static const char *state_reason(enum ibv_port_state state)
-{
-	static const char *const reasons[] = {
-		[IBV_PORT_NOP] = "port state unknown",
-		[IBV_PORT_DOWN] = "port is down",
-		[IBV_PORT_INIT] = "port is not configured by a subnet manager (INIT)",
-		[IBV_PORT_ARMED] = "port is ARMED, not ACTIVE",
-		[IBV_PORT_ACTIVE_DEFER] = "port is ACTIVE_DEFER, not ACTIVE",
-	};
-
-	if ((size_t)state < sizeof(reasons) / sizeof(reasons[0]) && reasons[state] != NULL) {
-		return reasons[state];
-	}
-	return "port is not ACTIVE";
-}
-
-static uint8_t link_layer(const struct ibv_port_attr *attr)
-{
-	if (attr->link_layer == IBV_LINK_LAYER_ETHERNET) {
-		return RAIL_LINK_ETHERNET;
-	}
-	/* drivers from before Ethernet ports existed say "unspecified" */
-	if (attr->link_layer == IBV_LINK_LAYER_INFINIBAND ||
-	    attr->link_layer == IBV_LINK_LAYER_UNSPECIFIED) {
-		return RAIL_LINK_INFINIBAND;
-	}
-	return 0;
 }
 
 /* Another function of the same physical port that is a rail already, or NULL. */
@@ -96,57 +67,24 @@ static void fill_place(const struct discovery *d, const struct device_scan *dev,
 	}
 }
 
-static int fill_gid(const struct discovery *d, const struct device_scan *dev, int table_len,
-		    struct ib_rail *rail)
-{
-	const struct gid_port port = {.ctx = dev->ctx,
-				      .device = dev->name,
-				      .sysfs_root = d->sysfs_root,
-				      .port = rail->port,
-				      .link_layer = rail->link_layer,
-				      .table_len = table_len};
-	struct gid_entry entry;
-	int rc = ib_gid_pick(&port, d->cfg, &entry);
-
-	if (rc != 0) {
-		return rc;
-	}
-	rail->gid = entry.gid;
-	rail->gid_index = entry.idx;
-	return 0;
-}
-
-/* Everything about a port but its place and objects. NULL, or why it cannot be used. */
+/* What the port says of itself. NULL, or why it cannot be used. */
 static const char *fill_port(const struct discovery *d, const struct device_scan *dev,
 			     struct ib_rail *rail)
 {
-	struct ibv_port_attr attr;
-	uint32_t speed_mbps;
+	struct gid_port port = {.ctx = dev->ctx,
+				.device = dev->name,
+				.sysfs_root = d->sysfs_root,
+				.port = rail->port};
+	struct port_state state;
+	const char *why = ib_port_read(&port, d->cfg, NULL, &state);
 
-	if (ib_verbs_query_port(dev->ctx, rail->port, &attr, &speed_mbps) != 0) {
-		return "the device does not answer a query of the port";
+	if (why == NULL) {
+		rail->addr = state.addr;
+		rail->link_layer = state.link_layer;
+		rail->speed_mbps = state.speed_mbps;
+		rail->pkey_index = state.pkey_index;
 	}
-	if (attr.state != IBV_PORT_ACTIVE) {
-		return state_reason(attr.state);
-	}
-	rail->link_layer = link_layer(&attr);
-	if (rail->link_layer == 0) {
-		return "neither InfiniBand nor Ethernet";
-	}
-	rail->mtu = (uint8_t)attr.active_mtu;
-	rail->lid = attr.lid;
-	rail->speed_mbps = speed_mbps;
-	if (rail->link_layer == RAIL_LINK_INFINIBAND &&
-	    d->cfg->ib_pkey_idx >= (attr.pkey_tbl_len > 0 ? attr.pkey_tbl_len : 1)) {
-		return "NCCL_IB_PKEY is beyond its partition key table";
-	}
-	rail->pkey_index =
-		(uint16_t)(rail->link_layer == RAIL_LINK_INFINIBAND ? d->cfg->ib_pkey_idx : 0);
-	if (fill_gid(d, dev, attr.gid_tbl_len, rail) != 0) {
-		return d->cfg->ib_gid_idx >= 0 ? "no address at NCCL_IB_GID_INDEX in its GID table"
-					       : "no usable address in its GID table";
-	}
-	return NULL;
+	return why;
 }
 
 static void fill_device(const struct discovery *d, const struct device_scan *dev,

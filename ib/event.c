@@ -81,14 +81,14 @@ static void update_rails(struct ib_rail *rail, const struct ib_event *event)
 		if (other->ctx != rail->ctx) {
 			continue;
 		}
-		/* relaxed: a hint, what must be seen with it travels with the event itself */
+		/* release: pairs with those who ask whether the rail can be used */
 		if (event->kind == IB_EVENT_DEVICE_FATAL) {
-			atomic_store_explicit(&other->device_fatal, true, memory_order_relaxed);
-			atomic_store_explicit(&other->port_up, false, memory_order_relaxed);
+			atomic_store_explicit(&other->device_fatal, true, memory_order_release);
+			atomic_store_explicit(&other->port_up, false, memory_order_release);
 		} else if (event->port == other->port && event->kind == IB_EVENT_PORT_DOWN) {
-			atomic_store_explicit(&other->port_up, false, memory_order_relaxed);
+			atomic_store_explicit(&other->port_up, false, memory_order_release);
 		} else if (event->port == other->port && event->kind == IB_EVENT_PORT_UP) {
-			atomic_store_explicit(&other->port_up, true, memory_order_relaxed);
+			atomic_store_explicit(&other->port_up, true, memory_order_release);
 		}
 	}
 }

@@ -63,4 +63,9 @@ struct gid_port {
  */
 int ib_gid_pick(const struct gid_port *port, const struct braid_config *cfg, struct gid_entry *out);
 
+/** Find a GID in the port's table again, in the RoCE version wanted if it is there twice. As pick.
+ */
+int ib_gid_find(const struct gid_port *port, const struct braid_config *cfg,
+		const union ibv_gid *gid, struct gid_entry *out);
+
 #endif

@@ -80,6 +80,18 @@ static void warn_choice(const struct gid_port *port, const struct gid_wish *wish
 	}
 }
 
+static unsigned int table_read(const struct gid_port *port, struct gid_entry *table)
+{
+	unsigned int count = 0;
+
+	for (int idx = 0; idx < port->table_len && idx < GID_TABLE_MAX; idx++) {
+		if (entry_read(port, idx, &table[count]) == 0) {
+			count++;
+		}
+	}
+	return count;
+}
+
 static int pick_roce(const struct gid_port *port, const struct braid_config *cfg,
 		     struct gid_entry *out)
 {
@@ -87,20 +99,33 @@ static int pick_roce(const struct gid_port *port, const struct braid_config *cfg
 				      .roce_version = cfg->ib_roce_version,
 				      .range = cfg->ib_addr_range};
 	struct gid_entry table[GID_TABLE_MAX];
-	unsigned int count = 0;
-	int best;
+	int best = ib_gid_choose(table, table_read(port, table), &wish);
 
-	for (int idx = 0; idx < port->table_len && idx < GID_TABLE_MAX; idx++) {
-		if (entry_read(port, idx, &table[count]) == 0) {
-			count++;
-		}
-	}
-	best = ib_gid_choose(table, count, &wish);
 	if (best < 0) {
 		return best;
 	}
 	warn_choice(port, &wish, &table[best]);
 	*out = table[best];
+	return 0;
+}
+
+int ib_gid_find(const struct gid_port *port, const struct braid_config *cfg,
+		const union ibv_gid *gid, struct gid_entry *out)
+{
+	struct gid_entry table[GID_TABLE_MAX];
+	unsigned int count = table_read(port, table);
+	const struct gid_entry *found = NULL;
+
+	for (unsigned int i = 0; i < count; i++) {
+		if (memcmp(table[i].gid.raw, gid->raw, sizeof(gid->raw)) == 0 &&
+		    (found == NULL || table[i].roce_version == cfg->ib_roce_version)) {
+			found = &table[i];
+		}
+	}
+	if (found == NULL) {
+		return -ENOENT;
+	}
+	*out = *found;
 	return 0;
 }
 

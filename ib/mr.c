@@ -100,7 +100,7 @@ static int register_rail(const struct ib_rail *rail, const struct mr_range *rang
 	unsigned int access =
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-	if (atomic_load_explicit(&rail->device_fatal, memory_order_relaxed)) {
+	if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
 		return -EIO;
 	}
 	if (rail->relaxed_ordering && !range->ordered) {

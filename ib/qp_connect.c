@@ -42,47 +42,55 @@ static uint8_t pick_service_level(const struct braid_config *cfg, int traffic_cl
 	return level >= 0 && level <= 15 ? (uint8_t)level : 0;
 }
 
-static void set_grh(const struct ib_rail *rail, const struct rail_desc *peer, int traffic_class,
-		    struct ibv_ah_attr *ah)
+/* One try: both ends as they are now. */
+struct route {
+	struct ib_rail_addr local;
+	const struct rail_desc *peer_rail;
+	const struct qp_addr *peer;
+	int traffic_class;
+	uint8_t service_level;
+};
+
+static void set_grh(const struct route *route, struct ibv_ah_attr *ah)
 {
 	ah->is_global = 1;
-	memcpy(ah->grh.dgid.raw, peer->gid, sizeof(ah->grh.dgid.raw));
-	ah->grh.sgid_index = (uint8_t)rail->gid_index;
+	memcpy(ah->grh.dgid.raw, route->peer_rail->gid, sizeof(ah->grh.dgid.raw));
+	ah->grh.sgid_index = (uint8_t)route->local.gid_index;
 	ah->grh.hop_limit = HOP_LIMIT;
-	ah->grh.traffic_class = (uint8_t)traffic_class;
+	ah->grh.traffic_class = (uint8_t)route->traffic_class;
 }
 
 /* InfiniBand addresses by LID; beyond the subnet by GID, and by FLID where routers have one. */
-static void set_ah(const struct ib_rail *rail, const struct rail_desc *peer, int traffic_class,
-		   struct ibv_ah_attr *ah)
+static struct ibv_ah_attr make_ah(const struct ib_rail *rail, const struct route *route)
 {
+	struct ibv_ah_attr ah = {.port_num = rail->port, .sl = route->service_level};
 	union ibv_gid peer_gid;
 
-	ah->port_num = rail->port;
 	if (rail->link_layer == RAIL_LINK_ETHERNET) {
-		set_grh(rail, peer, traffic_class, ah);
-		return;
+		set_grh(route, &ah);
+		return ah;
 	}
-	ah->dlid = peer->lid;
-	memcpy(peer_gid.raw, peer->gid, sizeof(peer_gid.raw));
-	if (memcmp(rail->gid.raw, peer_gid.raw, 8) != 0) {
-		set_grh(rail, peer, traffic_class, ah);
+	ah.dlid = route->peer_rail->lid;
+	memcpy(peer_gid.raw, route->peer_rail->gid, sizeof(peer_gid.raw));
+	if (memcmp(route->local.gid.raw, peer_gid.raw, 8) != 0) {
+		set_grh(route, &ah);
 		if (ib_gid_flid(&peer_gid) != 0) {
-			ah->dlid = ib_gid_flid(&peer_gid);
+			ah.dlid = ib_gid_flid(&peer_gid);
 		}
 	}
+	return ah;
 }
 
-static int to_rtr(struct ib_qp *qp, const struct rail_desc *peer_rail, const struct qp_addr *peer,
-		  const struct ibv_ah_attr *ah)
+static int to_rtr(struct ib_qp *qp, const struct route *route)
 {
-	uint8_t mtu = peer_rail->mtu < qp->rail->mtu ? peer_rail->mtu : qp->rail->mtu;
+	uint8_t mtu =
+		route->peer_rail->mtu < route->local.mtu ? route->peer_rail->mtu : route->local.mtu;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = (enum ibv_mtu)mtu,
-		.rq_psn = peer->psn,
-		.dest_qp_num = peer->qpn,
-		.ah_attr = *ah,
+		.rq_psn = route->peer->psn,
+		.dest_qp_num = route->peer->qpn,
+		.ah_attr = make_ah(qp->rail, route),
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = MIN_RNR_TIMER,
 	};
@@ -109,25 +117,28 @@ static int to_rts(struct ib_qp *qp, const struct braid_config *cfg)
 				      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static void log_failed(const struct ib_qp *qp, const struct rail_desc *peer_rail, const char *step,
-		       int rc)
+static void log_failed(const struct ib_qp *qp, const struct route *route, const char *step, int rc)
 {
+	const struct rail_desc *there = route->peer_rail;
+	const struct ib_rail_addr *here = &route->local;
 	char local[GID_TEXT_MAX_BYTES], remote[GID_TEXT_MAX_BYTES];
 	union ibv_gid peer_gid;
 
-	memcpy(peer_gid.raw, peer_rail->gid, sizeof(peer_gid.raw));
+	memcpy(peer_gid.raw, there->gid, sizeof(peer_gid.raw));
 	LOG_WARN("rail %s: QP 0x%x cannot go to %s towards %.*s:%u: %s (GID %d %s MTU %u LID %u, "
 		 "there GID %s MTU %u LID %u)",
-		 qp->rail->label, qp->qpn, step, RAIL_NAME_MAX, peer_rail->name, peer_rail->port,
-		 strerror(-rc), qp->rail->gid_index, ib_gid_text(&qp->rail->gid, local),
-		 128u << qp->rail->mtu, qp->rail->lid, ib_gid_text(&peer_gid, remote),
-		 128u << peer_rail->mtu, peer_rail->lid);
+		 qp->rail->label, qp->qpn, step, RAIL_NAME_MAX, there->name, there->port,
+		 strerror(-rc), here->gid_index, ib_gid_text(&here->gid, local), 128u << here->mtu,
+		 here->lid, ib_gid_text(&peer_gid, remote), 128u << there->mtu, there->lid);
 }
 
 int ib_qp_connect(struct ib_qp *qp, const struct rail_desc *peer_rail, const struct qp_addr *peer,
 		  const struct braid_config *cfg, int traffic_class)
 {
-	struct ibv_ah_attr ah = {0};
+	struct route route = {.peer_rail = peer_rail,
+			      .peer = peer,
+			      .traffic_class = pick_traffic_class(cfg, traffic_class),
+			      .service_level = pick_service_level(cfg, traffic_class)};
 	int rc;
 
 	/* from the wire: nothing that verbs would be handed unchecked */
@@ -140,16 +151,15 @@ int ib_qp_connect(struct ib_qp *qp, const struct rail_desc *peer_rail, const str
 			 peer_rail->link_layer, peer_rail->mtu, peer->qpn);
 		return -EINVAL;
 	}
-	set_ah(qp->rail, peer_rail, pick_traffic_class(cfg, traffic_class), &ah);
-	ah.sl = pick_service_level(cfg, traffic_class);
-	rc = to_rtr(qp, peer_rail, peer, &ah);
+	ib_rail_addr_get(qp->rail, &route.local);
+	rc = to_rtr(qp, &route);
 	if (rc != 0) {
-		log_failed(qp, peer_rail, "RTR", rc);
+		log_failed(qp, &route, "RTR", rc);
 		return rc;
 	}
 	rc = to_rts(qp, cfg);
 	if (rc != 0) {
-		log_failed(qp, peer_rail, "RTS", rc);
+		log_failed(qp, &route, "RTS", rc);
 	}
 	return rc;
 }

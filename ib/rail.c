@@ -16,9 +16,10 @@ static void log_rail(const struct ib_rail *rail)
 
 	LOG_INFO("rail %u: %s %s %u Mb/s, GID %d %s, LID %u, MTU %u, PCI %s, NUMA %d%s", rail->idx,
 		 rail->label, rail->link_layer == RAIL_LINK_ETHERNET ? "RoCE" : "InfiniBand",
-		 rail->speed_mbps, rail->gid_index, ib_gid_text(&rail->gid, gid), rail->lid,
-		 128u << rail->mtu, rail->dev_path != NULL ? rail->dev_path : "none",
-		 rail->numa_node, rail->relaxed_ordering ? ", relaxed ordering" : "");
+		 rail->speed_mbps, rail->addr.gid_index, ib_gid_text(&rail->addr.gid, gid),
+		 rail->addr.lid, 128u << rail->addr.mtu,
+		 rail->dev_path != NULL ? rail->dev_path : "none", rail->numa_node,
+		 rail->relaxed_ordering ? ", relaxed ordering" : "");
 }
 
 static void log_filter(const struct discovery *d)
@@ -96,10 +97,14 @@ static int find_rails(const struct braid_config *cfg, struct ib_rails *rails)
 int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out)
 {
 	struct ib_rails *rails = calloc(1, sizeof(*rails));
-	int rc = 0;
+	int rc;
 
 	if (rails == NULL) {
 		return -ENOMEM;
+	}
+	rc = -pthread_mutex_init(&rails->addr_lock, NULL);
+	if (rc != 0) {
+		goto free_rails;
 	}
 	if (cfg->ib_disable) {
 		LOG_INFO("no rails: NCCL_IB_DISABLE is set");
@@ -107,11 +112,16 @@ int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out)
 		rc = find_rails(cfg, rails);
 	}
 	if (rc != 0) {
-		free(rails);
-		return rc;
+		goto destroy_lock;
 	}
 	*out = rails;
 	return 0;
+
+destroy_lock:
+	(void)pthread_mutex_destroy(&rails->addr_lock);
+free_rails:
+	free(rails);
+	return rc;
 }
 
 /* Is this the first rail of its device? */
@@ -142,20 +152,24 @@ void ib_rails_close(struct ib_rails *rails)
 			LOG_INFO("rail %s: closing its device: %s", rail->label, strerror(-rc));
 		}
 	}
+	(void)pthread_mutex_destroy(&rails->addr_lock);
 	free(rails);
 }
 
 void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out)
 {
+	struct ib_rail_addr addr;
+
+	ib_rail_addr_get(rail, &addr);
 	memset(out, 0, sizeof(*out));
 	memcpy(out->name, rail->name, sizeof(out->name));
 	out->port = rail->port;
 	out->link_layer = rail->link_layer;
-	out->mtu = rail->mtu;
-	out->lid = rail->lid;
+	out->mtu = addr.mtu;
+	out->lid = addr.lid;
 	out->speed_mbps = rail->speed_mbps;
 	out->guid = rail->guid;
-	memcpy(out->gid, rail->gid.raw, sizeof(out->gid));
+	memcpy(out->gid, addr.gid.raw, sizeof(out->gid));
 }
 
 unsigned int ib_rail_distance(const struct ib_rail *a, const struct ib_rail *b)

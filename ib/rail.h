@@ -9,14 +9,23 @@
 
 #include <infiniband/verbs.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Where a rail is reached. May change while it is out: see ib_rail_refresh(). */
+struct ib_rail_addr {
+	union ibv_gid gid;
+	int gid_index;
+	uint16_t lid;
+	uint8_t mtu; /* enum ibv_mtu, active MTU */
+};
+
 /**
  * A rail: one local HCA port with its chosen GID. Opened once per process; immutable afterwards but
- * for the fields marked atomic. NCCL sees each rail as one device, with the same name, guid, port,
- * pciPath and speed as its built-in IB transport would report.
+ * for `addr` and the fields marked atomic. NCCL sees each rail as one device, with the same name,
+ * guid, port, pciPath and speed as its built-in IB transport would report.
  */
 struct ib_rail {
 	unsigned int idx; /* in the table, = NCCL device number */
@@ -24,12 +33,9 @@ struct ib_rail {
 	char label[RAIL_NAME_MAX + 8]; /* "mlx5_0:1" for log lines */
 	uint8_t port;
 	uint8_t link_layer; /* enum rail_link_layer */
-	uint8_t mtu;        /* enum ibv_mtu */
-	uint16_t lid;
 	uint16_t pkey_index;
-	int gid_index;
-	union ibv_gid gid;
-	uint64_t guid; /* sys_image_guid as NCCL reports it */
+	struct ib_rail_addr addr; /* under rails->addr_lock: use ib_rail_addr_get() */
+	uint64_t guid;            /* sys_image_guid as NCCL reports it */
 	int nccl_port; /* what NCCL is told: port + number of earlier rails with this PCI path */
 	int rail_id, plane_id; /* from NCCL_IB_HCA (name:port:rail:plane), -1 unknown */
 	uint32_t speed_mbps;
@@ -51,6 +57,7 @@ struct ib_rail {
 struct ib_rails {
 	unsigned int count;
 	struct ib_rail rails[RAILS_MAX];
+	pthread_mutex_t addr_lock; /* addr of every rail; held for a copy only */
 };
 
 /**
@@ -69,6 +76,17 @@ void ib_rails_close(struct ib_rails *rails);
 
 /** Fill what is told to a peer. `dist` is set by the caller. */
 void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out);
+
+/** Copy of the rail's present address. Any thread. */
+void ib_rail_addr_get(const struct ib_rail *rail, struct ib_rail_addr *out);
+
+/**
+ * Ask the device again, before a rail is used that was out: its GID may have moved to another
+ * index, or be another one. Updates the address and port_up; *moved says whether the address is not
+ * what it was (then a peer has to be told). 0: usable. -ENETDOWN: port not ACTIVE or without a GID,
+ * logged. -EIO: device fatal. Blocks on device files: worker only.
+ */
+int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved);
 
 /** PCI distance class between two rails: 0 same switch/card or unknown, 1 same NUMA node, 2 far. */
 unsigned int ib_rail_distance(const struct ib_rail *a, const struct ib_rail *b);

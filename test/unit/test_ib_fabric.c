@@ -9,6 +9,7 @@
 #include "ib/flush.h"
 #include "ib/mr.h"
 #include "ib/qp.h"
+#include "ib_tree.h"
 #include "include/clock.h"
 
 #include <libgen.h>
@@ -422,11 +423,10 @@ static void test_events(void **state)
 /* The stand-in library lies beside this program in the build folder. */
 static int use_fabric(void)
 {
-	static char dir[] = "/tmp/braid_fabric_XXXXXX";
 	char exe[PATH_MAX / 2], lib[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
-	if (len < 0 || mkdtemp(dir) == NULL) {
+	if (len < 0 || !tree_begin()) {
 		return -1;
 	}
 	exe[len] = '\0';
@@ -436,22 +436,15 @@ static int use_fabric(void)
 		return -1;
 	}
 	(void)setenv("NCCL_IBVERBS_LIB", lib, 1);
-	(void)setenv("FABRIC_DIR", dir, 1);
+	(void)setenv("FABRIC_DIR", tree_root, 1);
 	(void)setenv("FABRIC_RAILS", "2", 1);
 	return 0;
 }
 
 static int remove_fabric(void **state)
 {
-	char command[PATH_MAX];
-	const char *dir = getenv("FABRIC_DIR");
-
 	(void)state;
-	if (dir == NULL) {
-		return 0;
-	}
-	(void)snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-	return system(command);
+	return tree_root[0] != '\0' ? tree_end() : 0;
 }
 
 int main(void)

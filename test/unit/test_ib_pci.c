@@ -1,97 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ib/intern.h"
 #include "ib/pci.h"
+#include "ib_tree.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-static char root[64];
-
-static const char *at(const char *path)
-{
-	static char full[512];
-
-	(void)snprintf(full, sizeof(full), "%s/%s", root, path);
-	return full;
-}
-
-/* Make a folder and all above it. */
-static void folder(const char *path)
-{
-	char full[512];
-
-	(void)snprintf(full, sizeof(full), "%s", at(path));
-	for (char *slash = strchr(full + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		(void)mkdir(full, 0700);
-		*slash = '/';
-	}
-	(void)mkdir(full, 0700);
-}
-
-static void link_to(const char *target, const char *path)
-{
-	char full_target[512];
-
-	(void)snprintf(full_target, sizeof(full_target), "%s", at(target));
-	assert_int_equal(symlink(full_target, at(path)), 0);
-}
-
-static void text_file(const char *path, const char *text)
-{
-	FILE *file = fopen(at(path), "w");
-
-	assert_non_null(file);
-	(void)fputs(text, file);
-	(void)fclose(file);
-}
 
 #define BRIDGE "devices/pci0000:16/0000:16:02.0"
 
 static int setup(void **state)
 {
+	bool ok = true;
+
 	(void)state;
-	strcpy(root, "/tmp/braid_pci_XXXXXX");
-	if (mkdtemp(root) == NULL) {
+	if (!tree_begin()) {
 		return -1;
 	}
-	folder(BRIDGE "/0000:17:00.1");
-	folder(BRIDGE "/0000:17:03.2");
-	folder("class/infiniband/mlx5_0");
-	folder("class/infiniband/mlx5_1");
-	folder("class/infiniband/rxe0");
-	folder("devices/virtual/rxe0");
-	link_to(BRIDGE "/0000:17:00.1", "class/infiniband/mlx5_0/device");
-	link_to(BRIDGE "/0000:17:03.2", "class/infiniband/mlx5_1/device");
-	link_to("devices/virtual/rxe0", "class/infiniband/rxe0/device");
-	link_to(BRIDGE "/0000:17:00.1", BRIDGE "/0000:17:03.2/physfn");
-	text_file(BRIDGE "/0000:17:00.1/numa_node", "1\n");
-	text_file(BRIDGE "/0000:17:03.2/numa_node", "-1\n");
-	return 0;
-}
-
-static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *ftw)
-{
-	(void)stat;
-	(void)type;
-	(void)ftw;
-	return remove(path);
+	tree_folder(BRIDGE "/0000:17:00.1");
+	tree_folder(BRIDGE "/0000:17:03.2");
+	tree_folder("class/infiniband/mlx5_0");
+	tree_folder("class/infiniband/mlx5_1");
+	tree_folder("class/infiniband/rxe0");
+	tree_folder("devices/virtual/rxe0");
+	ok = ok && tree_link(BRIDGE "/0000:17:00.1", "class/infiniband/mlx5_0/device");
+	ok = ok && tree_link(BRIDGE "/0000:17:03.2", "class/infiniband/mlx5_1/device");
+	ok = ok && tree_link("devices/virtual/rxe0", "class/infiniband/rxe0/device");
+	ok = ok && tree_link(BRIDGE "/0000:17:00.1", BRIDGE "/0000:17:03.2/physfn");
+	ok = ok && tree_text(BRIDGE "/0000:17:00.1/numa_node", "1\n");
+	ok = ok && tree_text(BRIDGE "/0000:17:03.2/numa_node", "-1\n");
+	return ok ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	return tree_end();
 }
 
 static void test_function(void **state)
@@ -100,8 +48,8 @@ static void test_function(void **state)
 	char want[PCI_PATH_MAX_BYTES];
 
 	(void)state;
-	ib_pci_place_read(root, "mlx5_0", &place);
-	assert_non_null(realpath(at(BRIDGE "/0000:17:00.1"), want));
+	ib_pci_place_read(tree_root, "mlx5_0", &place);
+	assert_non_null(realpath(tree_at(BRIDGE "/0000:17:00.1"), want));
 	assert_string_equal(place.path, want);
 	assert_string_equal(place.physfn, "");
 	assert_int_equal(place.numa_node, 1);
@@ -112,8 +60,8 @@ static void test_virtual_function(void **state)
 	struct pci_place place, pf;
 
 	(void)state;
-	ib_pci_place_read(root, "mlx5_0", &pf);
-	ib_pci_place_read(root, "mlx5_1", &place);
+	ib_pci_place_read(tree_root, "mlx5_0", &pf);
+	ib_pci_place_read(tree_root, "mlx5_1", &place);
 	assert_string_equal(place.physfn, pf.path);
 	assert_int_equal(place.numa_node, -1);
 	ib_pci_path_fold(place.path, true);
@@ -126,9 +74,9 @@ static void test_none(void **state)
 	struct pci_place place;
 
 	(void)state;
-	ib_pci_place_read(root, "rxe0", &place);
+	ib_pci_place_read(tree_root, "rxe0", &place);
 	assert_string_equal(place.path, "");
-	ib_pci_place_read(root, "not_there", &place);
+	ib_pci_place_read(tree_root, "not_there", &place);
 	assert_string_equal(place.path, "");
 	assert_string_equal(place.physfn, "");
 	assert_int_equal(place.numa_node, -1);

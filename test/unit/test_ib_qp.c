@@ -187,7 +187,7 @@ static void test_connect_roce(void **state)
 
 	(void)state;
 	rails->rails[0].link_layer = peer.link_layer = RAIL_LINK_ETHERNET;
-	rails->rails[0].gid_index = 3;
+	rails->rails[0].addr.gid_index = 3;
 	cfg.ib_tc = 106;
 	assert_int_equal(ib_qp_connect(&qp, &peer, &peer_addr, &cfg, -1), 0);
 	assert_int_equal(fake.attr_rtr.ah_attr.is_global, 1);
@@ -398,7 +398,7 @@ static void test_flush(void **state)
 	assert_int_equal(ib_flush_create(&rails->rails[1], cache, &cfg, &flush), 0);
 	assert_int_equal(fake.attr_rtr.dest_qp_num, flush.qp.qpn);
 	assert_int_equal(fake.attr_rtr.rq_psn, flush.qp.psn);
-	assert_int_equal(fake.attr_rtr.ah_attr.dlid, rails->rails[1].lid);
+	assert_int_equal(fake.attr_rtr.ah_attr.dlid, rails->rails[1].addr.lid);
 	assert_int_equal(ib_flush_post(&flush, 0x5000, 42, 11), 0);
 	assert_int_equal(fake.sent[0].opcode, IBV_WR_RDMA_READ);
 	assert_int_equal(fake.sent[0].wr.rdma.rkey, 42);

@@ -2,6 +2,7 @@
 #include "ib/discover.h"
 #include "ib/rail.h"
 #include "ib_fake.h"
+#include "ib_tree.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -65,7 +66,7 @@ static void test_open(void **state)
 	assert_string_equal(desc.name, "fab1");
 	assert_int_equal(desc.lid, 11);
 	assert_int_equal(desc.mtu, IBV_MTU_4096);
-	assert_memory_equal(desc.gid, rail->gid.raw, 16);
+	assert_memory_equal(desc.gid, rail->addr.gid.raw, 16);
 	/* no topology: equally near */
 	assert_int_equal(ib_rail_distance(&rails->rails[0], rail), 0);
 	assert_true(logged("rail 1: fab1:1 InfiniBand 200000 Mb/s"));
@@ -224,33 +225,34 @@ static void test_fail_each_call(void **state)
 	assert_true(fewer_count >= 6);
 }
 
-/* Two functions of one physical port, in a made-up /sys. */
+#define CARD "devices/pci0000:00/0000:00:01.0"
+
+/* A card with a physical (fab0) and a virtual (fab1) function, and another card (fab2). */
+static bool make_cards(void)
+{
+	tree_folder(CARD "/0000:01:00.0");
+	tree_folder(CARD "/0000:01:00.2");
+	tree_folder("devices/pci0000:80/0000:80:01.0/0000:81:00.0");
+	tree_folder("class/infiniband/fab0");
+	tree_folder("class/infiniband/fab1");
+	tree_folder("class/infiniband/fab2");
+	return tree_link(CARD "/0000:01:00.0", "class/infiniband/fab0/device") &&
+	       tree_link(CARD "/0000:01:00.2", "class/infiniband/fab1/device") &&
+	       tree_link("devices/pci0000:80/0000:80:01.0/0000:81:00.0",
+			 "class/infiniband/fab2/device") &&
+	       tree_link(CARD "/0000:01:00.0", CARD "/0000:01:00.2/physfn");
+}
+
 static void test_twin(void **state)
 {
-	struct discovery d = {.cfg = &cfg, .sysfs_root = "."};
+	struct discovery d = {.cfg = &cfg};
 	struct ib_rails *rails = calloc(1, sizeof(*rails));
-	char root[] = "/tmp/braid_twin_XXXXXX";
-	char command[1024];
 
 	(void)state;
-	assert_non_null(mkdtemp(root));
-	(void)snprintf(command, sizeof(command),
-		       "cd %s && mkdir -p devices/pci0000:00/0000:00:01.0/0000:01:00.0 "
-		       "devices/pci0000:00/0000:00:01.0/0000:01:00.2 class/infiniband/fab0 "
-		       "class/infiniband/fab1 class/infiniband/fab2 "
-		       "devices/pci0000:80/0000:80:01.0/0000:81:00.0 && "
-		       "ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0 "
-		       "class/infiniband/fab0/device && "
-		       "ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.2 "
-		       "class/infiniband/fab1/device && "
-		       "ln -s ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0 "
-		       "class/infiniband/fab2/device && "
-		       "ln -s ../0000:01:00.0 devices/pci0000:00/0000:00:01.0/0000:01:00.2/physfn",
-		       root);
-	assert_int_equal(system(command), 0);
-	d.sysfs_root = root;
+	assert_true(tree_begin());
+	assert_true(make_cards());
+	d.sysfs_root = tree_root;
 	d.rails = rails;
-	fake.device_count = 3;
 	for (unsigned int i = 0; i < 3; i++) {
 		ib_discover_device(&d, &fake_handles[i]);
 	}
@@ -259,18 +261,85 @@ static void test_twin(void **state)
 	assert_int_equal(ib_rail_distance(&rails->rails[0], &rails->rails[1]), 2);
 	assert_non_null(strstr(rails->rails[0].pci_path, "0000:01:00.0"));
 	/* each is a rail when asked for; NCCL tells the functions of a card apart by port */
-	(void)ib_verbs_dealloc_pd(rails->rails[1].pd);
-	(void)ib_verbs_close_device(rails->rails[1].ctx);
-	rails->count = 1;
 	cfg.ib_merge_vfs = false;
 	ib_discover_device(&d, &fake_handles[1]);
-	assert_int_equal(rails->count, 2);
-	assert_ptr_equal(rails->rails[1].pci_path, rails->rails[0].pci_path);
-	assert_int_equal(rails->rails[1].nccl_port, 2);
-	assert_int_equal(ib_rail_distance(&rails->rails[0], &rails->rails[1]), 0);
-	(void)snprintf(command, sizeof(command), "rm -r %s", root);
-	assert_int_equal(system(command), 0);
-	ib_rails_close(rails);
+	assert_int_equal(rails->count, 3);
+	assert_ptr_equal(rails->rails[2].pci_path, rails->rails[0].pci_path);
+	assert_int_equal(rails->rails[2].nccl_port, 2);
+	assert_int_equal(ib_rail_distance(&rails->rails[0], &rails->rails[2]), 0);
+	close_rails(rails);
+	assert_int_equal(tree_end(), 0);
+}
+
+static union ibv_gid ip4(uint8_t last)
+{
+	return (union ibv_gid){.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = last}};
+}
+
+/* An address that is taken off and put on again comes back at another index. */
+static void test_refresh_moved(void **state)
+{
+	struct fake_device *dev = &fake.devices[0];
+	struct ib_rail_addr addr;
+	struct ib_rails *rails;
+	bool moved = true;
+
+	(void)state;
+	fake.device_count = 1;
+	dev->link_layer = IBV_LINK_LAYER_ETHERNET;
+	dev->gid_count = 4;
+	dev->gids[0] = (union ibv_gid){.raw = {0}};
+	dev->gids[1] = ip4(9);
+	for (int i = 0; i < 4; i++) {
+		dev->gid_types[i] = IBV_GID_TYPE_ROCE_V2;
+	}
+	rails = open_rails(1);
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	assert_false(moved);
+
+	dev->gids[1] = (union ibv_gid){.raw = {0}};
+	dev->gids[0] = ip4(1); /* would be chosen at the start */
+	dev->gids[2] = ip4(9);
+	dev->gids[3] = ip4(9);
+	dev->gid_types[2] = IBV_GID_TYPE_ROCE_V1;
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	assert_true(moved);
+	ib_rail_addr_get(&rails->rails[0], &addr);
+	assert_int_equal(addr.gid_index, 3);
+	assert_int_equal(addr.gid.raw[15], 9);
+	assert_true(logged("rail fab0:1: address is now GID 3 10.0.0.9"));
+
+	dev->gid_count = 2; /* gone for good: another one is taken */
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	assert_true(moved);
+	ib_rail_addr_get(&rails->rails[0], &addr);
+	assert_int_equal(addr.gid_index, 0);
+	close_rails(rails);
+}
+
+static void test_refresh_out(void **state)
+{
+	struct ib_rails *rails = open_rails(2);
+	struct ib_rail *rail = &rails->rails[0];
+	unsigned int calls;
+	bool moved = true;
+
+	(void)state;
+	fake.devices[0].state = IBV_PORT_DOWN;
+	assert_int_equal(ib_rail_refresh(rail, &cfg, &moved), -ENETDOWN);
+	assert_true(moved); /* outputs only on success */
+	assert_false(atomic_load(&rail->port_up));
+	assert_true(logged("rail fab0:1: still out: port is down"));
+	fake.devices[0].state = IBV_PORT_ACTIVE;
+	assert_int_equal(ib_rail_refresh(rail, &cfg, &moved), 0);
+	assert_true(atomic_load(&rail->port_up));
+	fake.devices[0].link_layer = IBV_LINK_LAYER_ETHERNET;
+	assert_int_equal(ib_rail_refresh(rail, &cfg, &moved), -ENETDOWN);
+	atomic_store(&rail->device_fatal, true);
+	calls = fake.call_count;
+	assert_int_equal(ib_rail_refresh(rail, &cfg, &moved), -EIO);
+	assert_int_equal(fake.call_count, calls); /* the context is not touched again */
+	close_rails(rails);
 }
 
 static int next_event(struct ib_rail *rail, enum ibv_event_type type, struct ib_event *out)
@@ -375,6 +444,8 @@ int main(void)
 		cmocka_unit_test_setup(test_pkey, setup),
 		cmocka_unit_test_setup(test_fail_each_call, setup),
 		cmocka_unit_test_setup(test_twin, setup),
+		cmocka_unit_test_setup(test_refresh_moved, setup),
+		cmocka_unit_test_setup(test_refresh_out, setup),
 		cmocka_unit_test_setup(test_port_events, setup),
 		cmocka_unit_test_setup(test_qp_events, setup),
 		cmocka_unit_test_setup(test_close_null, setup),

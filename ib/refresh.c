@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ib/pci.h"
+#include "ib/port.h"
+#include "ib/rail.h"
+#include "include/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ib_rail_addr_get(const struct ib_rail *rail, struct ib_rail_addr *out)
+{
+	struct ib_rails *rails = rail->rails;
+
+	pthread_mutex_lock(&rails->addr_lock);
+	*out = rail->addr;
+	pthread_mutex_unlock(&rails->addr_lock);
+}
+
+static bool addr_equal(const struct ib_rail_addr *a, const struct ib_rail_addr *b)
+{
+	return a->lid == b->lid && a->mtu == b->mtu && a->gid_index == b->gid_index &&
+	       memcmp(a->gid.raw, b->gid.raw, sizeof(a->gid.raw)) == 0;
+}
+
+static void log_moved(const struct ib_rail *rail, const struct ib_rail_addr *before,
+		      const struct ib_rail_addr *after)
+{
+	char old[GID_TEXT_MAX_BYTES], new[GID_TEXT_MAX_BYTES];
+
+	LOG_INFO("rail %s: address is now GID %d %s LID %u MTU %u, was GID %d %s LID %u MTU %u",
+		 rail->label, after->gid_index, ib_gid_text(&after->gid, new), after->lid,
+		 128u << after->mtu, before->gid_index, ib_gid_text(&before->gid, old), before->lid,
+		 128u << before->mtu);
+}
+
+int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved)
+{
+	struct gid_port port = {.ctx = rail->ctx,
+				.device = rail->name,
+				.sysfs_root = PCI_SYSFS_ROOT,
+				.port = rail->port};
+	struct ib_rail_addr before;
+	struct port_state now;
+	const char *why;
+
+	/* never touch a context again whose device has failed */
+	if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
+		return -EIO;
+	}
+	ib_rail_addr_get(rail, &before);
+	why = ib_port_read(&port, cfg, &before.gid, &now);
+	if (why == NULL && now.link_layer != rail->link_layer) {
+		why = "the port's link layer has changed";
+	}
+	/* release: pairs with those who ask whether the rail can be used */
+	atomic_store_explicit(&rail->port_up, why == NULL, memory_order_release);
+	if (why != NULL) {
+		LOG_INFO("rail %s: still out: %s", rail->label, why);
+		return -ENETDOWN;
+	}
+	*moved = !addr_equal(&before, &now.addr);
+	if (*moved) {
+		pthread_mutex_lock(&rail->rails->addr_lock);
+		rail->addr = now.addr;
+		pthread_mutex_unlock(&rail->rails->addr_lock);
+		log_moved(rail, &before, &now.addr);
+	}
+	return 0;
+}
