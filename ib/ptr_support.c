@@ -125,8 +125,13 @@ int ib_mr_ptr_support(struct ib_rails *rails)
 	peermem = peermem_loaded();
 	for (unsigned int i = 0; i < rails->count; i++) {
 		struct ib_rail *rail = &rails->rails[i];
-		int wanted = candidates(rail, peermem);
+		int wanted;
 
+		/* a context whose device has failed is not touched again */
+		if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
+			continue;
+		}
+		wanted = candidates(rail, peermem);
 		if (wanted == IB_PTR_HOST) {
 			keep(rail, wanted);
 			continue;
@@ -141,7 +146,9 @@ int ib_mr_ptr_support(struct ib_rails *rails)
 	if (trial_rc == 0) {
 		ib_cuda_trial_end(&trial);
 	} else if (trial_rc != -EALREADY) {
-		LOG_INFO("GPU memory is not used yet: no active CUDA context to try it in");
+		LOG_INFO("GPU memory is not used yet: %s",
+			 trial_rc == -EIO ? "CUDA gave none to try with"
+					  : "no active CUDA context to try it in");
 	}
 	return known(rails, &all);
 }

@@ -37,6 +37,7 @@ static inline void fake_reset(void)
 	memset(&fake, 0, sizeof(fake));
 	fake.inline_limit = 512;
 	fake.fail_errno = ENOMEM;
+	fake.dmabuf_errno = EOPNOTSUPP;
 	fake.device_count = 2;
 	for (unsigned int i = 0; i < FAKE_DEVICES_MAX; i++) {
 		static const char *const names[] = {"fab0", "fab1", "fab2"};

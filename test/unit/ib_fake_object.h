@@ -150,7 +150,7 @@ static inline struct ibv_mr *fake_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offs
 	fake.dmabuf = (struct ib_dmabuf){offset, iova, len, fd};
 	fake.reg_access = (unsigned int)access;
 	if (fd < 0) {
-		errno = EOPNOTSUPP;
+		errno = fake.dmabuf_errno;
 		return NULL;
 	}
 	return fake_register(pd, "reg_dmabuf_mr");

@@ -50,6 +50,7 @@ static struct fake {
 	void *reg_addr;
 	size_t reg_len;
 	struct ib_dmabuf dmabuf;
+	int dmabuf_errno;            /* what a descriptor of -1 gets */
 	const char *reg_fail_device; /* registration fails on this one */
 
 	struct ibv_send_wr sent[8]; /* of the last post */

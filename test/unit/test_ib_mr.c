@@ -329,6 +329,22 @@ static void test_ptr_support(void **state)
 	assert_int_equal(fake.call_count, calls);
 }
 
+/* The driver knows DMA-BUF, but there is nothing to try it with yet: neither told nor kept. */
+static void test_ptr_support_untried(void **state)
+{
+	unsigned int regs = fake.reg_count;
+
+	(void)state;
+	fake.dmabuf_errno = EBADF;
+	assert_int_equal(ib_mr_ptr_support(rails), IB_PTR_HOST);
+	assert_int_equal(atomic_load(&rails->rails[0].ptr_support), 0);
+	assert_int_equal(fake.reg_count, regs);
+	assert_non_null(strstr(fake.log, "GPU memory is not used yet"));
+	fake.dmabuf_errno = EPROTONOSUPPORT;
+	assert_int_equal(ib_mr_ptr_support(rails), IB_PTR_HOST);
+	assert_int_equal(atomic_load(&rails->rails[0].ptr_support), IB_PTR_HOST);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -348,6 +364,7 @@ int main(void)
 		TEST(test_leak_is_told),
 		TEST(test_threads),
 		TEST(test_ptr_support),
+		TEST(test_ptr_support_untried),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
