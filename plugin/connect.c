@@ -36,10 +36,6 @@ static int begin(int dev, int traffic_class, const struct handle *handle, struct
 	if (!rt->rails || dev < 0 || (unsigned int)dev >= rt->rails->count) {
 		return -EINVAL;
 	}
-	rc = check_handle(handle);
-	if (rc) {
-		return rc;
-	}
 	rc = runtime_get();
 	if (rc) {
 		return rc;
@@ -94,6 +90,11 @@ int plugin_connect(int dev, int traffic_class, void *opaque, void **send_comm)
 	int rc;
 
 	memcpy(&handle, opaque, sizeof(handle));
+	/* Before anything else in it is believed: connecting is a pointer. */
+	rc = check_handle(&handle);
+	if (rc) {
+		return rc;
+	}
 	if (!handle.connecting) {
 		rc = begin(dev, traffic_class, &handle, &comm);
 		if (rc) {
