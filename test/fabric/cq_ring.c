@@ -24,7 +24,9 @@ static uint64_t slot_take(struct fab_cq_slot *cq, struct fab_cqe *ring, uint32_t
 		uint64_t seen = free_ctl;
 		uint64_t expect = pos;
 
-		if (pos - atomic_load_explicit(&cq->head, memory_order_acquire) >= cq->size) {
+		/* Signed: the head may have passed a position read a moment ago. */
+		if ((int64_t)(pos - atomic_load_explicit(&cq->head, memory_order_acquire)) >=
+		    (int64_t)cq->size) {
 			return UINT64_MAX;
 		}
 		if (atomic_compare_exchange_strong(&cqe->ctl, &seen,

@@ -387,6 +387,13 @@ enum ibv_event_type rig_event(struct rig *rig)
 	return event.event_type;
 }
 
+int rig_has_event(struct rig *rig)
+{
+	struct pollfd fd = {.fd = rig->context->async_fd, .events = POLLIN};
+
+	return poll(&fd, 1, 0) == 1;
+}
+
 void rig_no_event(struct rig *rig, uint32_t ms)
 {
 	struct pollfd fd = {.fd = rig->context->async_fd, .events = POLLIN};

@@ -16,7 +16,7 @@
  * status 1 and the line on stderr.
  */
 
-#define RIG_BUF_BYTES (4u << 20)
+#define RIG_BUF_BYTES (8u << 20)
 #define RIG_MAX_QPS   64
 
 #define CHECK(condition)                                                                           \
@@ -108,6 +108,7 @@ uint64_t rig_now_ns(void);
 void rig_sleep_ms(uint32_t ms);
 /** The next asynchronous event, waiting up to 5 s. */
 enum ibv_event_type rig_event(struct rig *rig);
+int rig_has_event(struct rig *rig);
 void rig_no_event(struct rig *rig, uint32_t ms);
 
 #endif

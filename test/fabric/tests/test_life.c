@@ -266,6 +266,11 @@ static void stopfence_recv(struct rig *rig)
 static void test_fence_stopped_sender(void **state)
 {
 	(void)state;
+#if defined(__SANITIZE_THREAD__)
+	/* Slowed down 20 times, the few instructions around the system call in which a stopped
+	 * holder cannot be told from a running one are hit at every other stop. */
+	skip();
+#endif
 	run(stopfence_send, stopfence_recv);
 }
 
