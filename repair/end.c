@@ -3,6 +3,7 @@
 
 #include "include/log.h"
 #include "repair/fence.h"
+#include "repair/rejoin.h"
 #include "repair/stall.h"
 
 #include <errno.h>
@@ -81,11 +82,15 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 {
 	struct repair_path *path = &end->paths[id.path];
 
+	/* First, so that what did not succeed is retired in FENCING, never in UP. */
+	if (wc->cause != CAUSE_NONE) {
+		repair_end_fault(end, id.path, wc->cause, end->now_ns);
+	}
 	switch (id.kind) {
 	case WR_KIND_RECV:
 		if (path->recvs_out == 0) {
 			repair_end_fail(end, CAUSE_PROTOCOL, id.path, "receive completed twice");
-			return;
+			break;
 		}
 		path->recvs_out--;
 		if (wc->cause == CAUSE_NONE) {
@@ -96,9 +101,12 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 	case WR_KIND_ITEM:
 		if (!wrq_knows(&path->sq, id.idx)) {
 			repair_end_fail(end, CAUSE_PROTOCOL, id.path, "send completed twice");
-			return;
+			break;
 		}
 		retire_to(end, id.path, id.idx);
+		if (wc->cause == CAUSE_NONE) {
+			rejoin_probe_placed(end, id.path);
+		}
 		break;
 	case WR_KIND_PART:
 		break;
@@ -106,10 +114,7 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 	case WR_KIND_FLUSH:
 	case WR_KIND_COUNT:
 		repair_end_fail(end, CAUSE_PROTOCOL, id.path, "unknown completion");
-		return;
-	}
-	if (wc->cause != CAUSE_NONE) {
-		repair_end_fault(end, id.path, wc->cause, end->now_ns);
+		break;
 	}
 }
 
@@ -241,6 +246,7 @@ void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		fence_tick(end, p);
 		stall_tick(end, p);
+		rejoin_tick(end, p);
 	}
 	if (!end->failed && !end->peer_closed) {
 		tick_starved(end);
@@ -290,7 +296,8 @@ bool repair_end_is_repairing(const struct repair_end *end)
 	for (unsigned int p = 0; p < end->path_count; p++) {
 		enum path_state state = end->paths[p].state;
 
-		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED) {
+		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED ||
+		    state == PATH_PROBING) {
 			return true;
 		}
 	}

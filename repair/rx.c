@@ -30,7 +30,7 @@ static void post_recvs(struct repair_rx *rx, unsigned int p)
 	unsigned int posted = 0;
 	int rc;
 
-	if (path->state != PATH_UP || want < RECV_BATCH) {
+	if ((path->state != PATH_UP && path->state != PATH_PROBING) || want < RECV_BATCH) {
 		return;
 	}
 	rc = rx->end.ops->post_recvs(rx->end.ctx, p, repair_end_wr_id(&rx->end, p, WR_KIND_RECV),
@@ -108,13 +108,33 @@ static void rx_arrived(struct repair_end *end, unsigned int p, uint32_t raw, uin
 
 static void rx_retire(struct repair_end *end, unsigned int path, struct wrq_item item)
 {
-	struct repair_rx_slot *slot = &to_rx(end)->slots[item.slot];
+	struct repair_rx *rx = to_rx(end);
+	uint32_t bit = 1u << item.slot;
 
-	(void)path;
-	if (item.kind == WRQ_RECTS) {
-		ASSERT(slot->again_out > 0);
-		slot->again_out--;
+	if (item.kind != WRQ_RECTS) {
+		return;
 	}
+	ASSERT(rx->slots[item.slot].again_out > 0);
+	if (end->paths[path].state == PATH_UP) {
+		rx->slots[item.slot].again_out--;
+		return;
+	}
+	/* Back here, but a packet may land as long as the peer has not fenced. One a path and slot:
+	 * an entry is repeated once its path is DOWN. */
+	ASSERT(!(rx->again_held[path] & bit));
+	rx->again_held[path] |= bit;
+}
+
+static_assert(WINDOW_MSGS <= 32, "a bit per slot in again_held");
+
+static void release_held(struct repair_rx *rx, unsigned int path)
+{
+	for (unsigned int slot = 0; slot < WINDOW_MSGS; slot++) {
+		if (rx->again_held[path] >> slot & 1) {
+			rx->slots[slot].again_out--;
+		}
+	}
+	rx->again_held[path] = 0;
 }
 
 static void rx_read_out(const struct repair_end *end, struct frame_fenced *out)
@@ -128,6 +148,7 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 	struct repair_rx *rx = to_rx(end);
 
 	(void)peer;
+	release_held(rx, path);
 	for (uint64_t seq = rx->book.next_seq; seq < rx->book.posted_seq; seq++) {
 		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
 

@@ -12,7 +12,7 @@ struct repair_rx_slot {
 	bool cts_wanted;    /* the clear-to-send entry has to be posted (again) */
 	bool cts_again;     /* it was posted before, on a path that is fenced now */
 	int8_t cts_path;    /* path of the last post; -1: none */
-	uint8_t again_out;  /* repeated entries posted and not back */
+	uint8_t again_out;  /* repeated entries that may land yet */
 	uint32_t path_mask; /* paths that brought pieces: all of them are flushed for GPU memory */
 };
 
@@ -24,7 +24,9 @@ struct repair_rx_slot {
  * sender saw an entry of n. If it saw the first write, that one is done (RC does not execute it
  * twice); if it saw a repeated one, the first was posted on a path that is fenced by now. A
  * repeated write may still be under way when n is complete, so repeated writes are signalled and
- * counted, and the slot is not used again before they are back (again_out).
+ * counted, and the slot is not used again while one of them may land (again_out): until it has
+ * succeeded, or until its path is DOWN. That it was flushed at this end says nothing about a packet
+ * on its way to a peer that has not fenced yet.
  *
  * Acknowledgement words. Each path has its own word at the sender, and words only grow: a late
  * write on one path can't take back what another path said.
@@ -38,6 +40,7 @@ struct repair_rx {
 	uint64_t acked_seq;                /* last value written as acknowledgement */
 	int ack_path;                      /* path of that write, -1: none */
 	struct repair_rx_slot slots[WINDOW_MSGS];
+	uint32_t again_held[PATHS_MAX]; /* bit per slot: came back while the path was fenced */
 	uint64_t cts_again_count;
 };
 

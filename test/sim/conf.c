@@ -18,7 +18,7 @@ static void draw_paths(struct sim_conf *c, struct rng *rng)
 	if (rng_chance(rng, 250)) {
 		c->active_count = rng_range(rng, 1, c->path_count);
 	}
-	for (unsigned int p = 0; p < c->path_count; p++) {
+	for (unsigned int p = 0; p < PATHS_MAX; p++) {
 		c->latency_ns[p] = rng_spread(rng, 1 * US, 200 * US);
 		c->jitter_ns[p] = rng_spread(rng, 100, 50 * US);
 		c->ps_per_byte[p] = (uint32_t)rng_spread(rng, 20, 20000);
@@ -120,6 +120,38 @@ static void draw_faults(struct sim_conf *c, struct rng *rng)
 	}
 }
 
+/*
+ * Chance alone hardly ever gets here: clear-to-send entries are repeated on a path whose packets
+ * are then held, the path is given up at the receiver first, and traffic on the last path is quick
+ * enough to come round to the same slots before the sender fences.
+ */
+static void draw_repeated_cts(struct sim_conf *c, struct rng *rng)
+{
+	c->goal = GOAL_FINISH;
+	c->path_count = c->active_count = 3;
+	c->dies_mask = 3;
+	c->fault_count = 0;
+	c->depth = SIM_DEPTH_MAX;
+	c->msg_count = 60;
+	c->key_hole_permille = 0;
+	c->size_max = 256;
+	c->told = true;
+	c->link_slow_permille = 0;
+	c->link_delay_ns = rng_spread(rng, 100 * US, 10 * MS);
+	add_fault(c, rng, rng_chance(rng, 500) ? FAULT_PORT_DOWN : FAULT_ACKLOSS, 0);
+	add_fault(c, rng, FAULT_HOLD, 1);
+	add_fault(c, rng, FAULT_PORT_GLITCH, 1);
+	c->faults[0].when = WHEN_BYTES;
+	c->faults[0].side = SIDE_TX;
+	c->faults[1].when = WHEN_DOWN;
+	c->faults[1].value = rng_range(rng, 1, 2);
+	c->faults[1].delay_ns = 0;
+	c->faults[1].draw = 1; /* towards the sender */
+	c->faults[2].when = WHEN_AFTER;
+	c->faults[2].delay_ns = rng_spread(rng, 10 * US, 10 * MS);
+	c->faults[2].side = SIDE_RX;
+}
+
 void conf_draw(struct sim_conf *c, uint64_t seed)
 {
 	struct rng rng = {rng_mix(seed + 0x5851f42d4c957f2dull)};
@@ -132,6 +164,9 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	draw_traffic(c, &rng);
 	draw_machines(c, &rng);
 	draw_faults(c, &rng);
+	if (rng_chance(&rng, 30)) {
+		draw_repeated_cts(c, &rng);
+	}
 	c->odd_is_cut = rng_chance(&rng, 500);
 	c->odd_side = (uint8_t)rng_below(&rng, 2);
 	c->odd_path = (uint8_t)(c->dies_mask ? __builtin_ctz(c->dies_mask) : 0);

@@ -23,18 +23,19 @@ enum sim_side {
 };
 
 enum fault_kind {
-	FAULT_BLACKHOLE, /* both directions drop everything */
-	FAULT_ONEWAY,    /* one direction drops everything */
-	FAULT_ACKLOSS,   /* one direction drops hardware acknowledgements only */
-	FAULT_HOLD,      /* packets are held, and let go much later */
-	FAULT_NIC_DEATH, /* one HCA stops: places, sends and surfaces nothing any more */
-	FAULT_PORT_DOWN, /* both directions drop, one end's software is told soon */
-	FAULT_QP_ERR,    /* one QP goes to ERR by itself */
-	FAULT_SPURIOUS,  /* the software is told of a fault that is none */
-	FAULT_POST_FAIL, /* the next post fails */
-	FAULT_BLIP,      /* a short black hole that retransmission gets over; no path is lost */
-	FAULT_STOP,      /* the host's software stands still for a while */
-	FAULT_NAP,       /* the user does not poll for a while */
+	FAULT_BLACKHOLE,   /* both directions drop everything */
+	FAULT_ONEWAY,      /* one direction drops everything */
+	FAULT_ACKLOSS,     /* one direction drops hardware acknowledgements only */
+	FAULT_HOLD,        /* packets are held, and let go much later */
+	FAULT_NIC_DEATH,   /* one HCA stops: places, sends and surfaces nothing any more */
+	FAULT_PORT_DOWN,   /* both directions drop, one end's software is told soon */
+	FAULT_QP_ERR,      /* one QP goes to ERR by itself */
+	FAULT_PORT_GLITCH, /* one end's software is told that its port went down, and it did not */
+	FAULT_SPURIOUS,    /* the software is told of a fault that is none */
+	FAULT_POST_FAIL,   /* the next post fails */
+	FAULT_BLIP,        /* a short black hole that retransmission gets over; no path is lost */
+	FAULT_STOP,        /* the host's software stands still for a while */
+	FAULT_NAP,         /* the user does not poll for a while */
 	FAULT_KIND_COUNT
 };
 

@@ -158,6 +158,13 @@ static void strike_path(struct sim *sim, const struct fault *f)
 		wire_drop(sim, f, 3);
 		notice(sim, f->side, f->path, CAUSE_PORT_DOWN);
 		break;
+	case FAULT_PORT_GLITCH:
+		sim_push(sim, (struct ev){.at_ns = sim->now_ns,
+					  .type = EV_NOTICE,
+					  .side = f->side,
+					  .path = f->path,
+					  .arg = CAUSE_PORT_DOWN});
+		return;
 	case FAULT_QP_ERR:
 		net_qp_error(sim, f->side, f->path, f->draw & 1 ? CAUSE_FLUSH : CAUSE_LOC_QP_OP);
 		break;
@@ -179,8 +186,9 @@ void fault_strike(struct sim *sim, const struct ev *ev)
 {
 	static const char *const names[] = {"black hole",   "one-way cut", "acknowledgement loss",
 					    "held packets", "NIC death",   "port down",
-					    "QP error",     "false alarm", "failing post",
-					    "blip",         "host stop",   "user nap"};
+					    "QP error",     "port glitch", "false alarm",
+					    "failing post", "blip",        "host stop",
+					    "user nap"};
 	const struct fault *f = &sim->conf.faults[ev->arg];
 	unsigned int next = (unsigned int)ev->arg + 1;
 

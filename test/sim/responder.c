@@ -149,7 +149,9 @@ void net_on_place(struct sim *sim, const struct ev *ev)
 		return;
 	}
 	check_place(sim, chunk, ev->path);
-	memcpy(chunk->dst, chunk->data, chunk->len_bytes);
+	if (chunk->len_bytes > 0) {
+		memcpy(chunk->dst, chunk->data, chunk->len_bytes);
+	}
 	if (chunk->has_imm && chunk->is_last) {
 		uint64_t lag = sim->conf.wc_lag_ns ? rng_next(&sim->rng) % sim->conf.wc_lag_ns : 0;
 		struct repair_wc wc = {qp->recv_wr_id, CAUSE_NONE, chunk->imm,
