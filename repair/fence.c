@@ -2,6 +2,7 @@
 #include "repair/fence.h"
 
 #include "include/log.h"
+#include "repair/rejoin.h"
 
 #include <string.h>
 
@@ -25,6 +26,9 @@ static void begin(struct repair_end *end, unsigned int p)
 		return; /* only to get the work back: nobody listens, and it is no incident */
 	}
 	end->ops->send(end->ctx, &frame);
+	if (!path->rejoin.was_up) {
+		return; /* it never came back: told once, when the attempt is over */
+	}
 	end->ops->report(end->ctx, &(struct repair_report){.kind = REPAIR_REPORT_FAULT,
 							   .path = p,
 							   .cause = path->cause,
@@ -50,7 +54,8 @@ static void announce(struct repair_end *end, unsigned int p)
 static void reconcile(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
-	struct repair_report report = {.kind = REPAIR_REPORT_DOWN,
+	struct repair_report report = {.kind = path->rejoin.was_up ? REPAIR_REPORT_DOWN
+								   : REPAIR_REPORT_STILL_DOWN,
 				       .path = p,
 				       .cause = path->cause,
 				       .cause_is_peer = path->cause_is_peer,
@@ -62,10 +67,28 @@ static void reconcile(struct repair_end *end, unsigned int p)
 	path_check(path);
 	end->role->pump(end);
 	report.took_ns = end->now_ns - path->fault_ns;
+	path->down_ns = path->rejoin.was_up ? path->fault_ns : path->down_ns;
 	report.up_count = repair_end_up_count(end);
 	end->ops->report(end->ctx, &report);
 	path->cause = CAUSE_NONE;
 	path->cause_is_peer = false;
+	rejoin_went_down(end, p);
+}
+
+static void resume(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+
+	rejoin_went_up(end, p);
+	if (path->epoch > 1) {
+		end->ops->report(end->ctx,
+				 &(struct repair_report){.kind = REPAIR_REPORT_BACK,
+							 .path = p,
+							 .epoch = path->epoch,
+							 .took_ns = end->now_ns - path->down_ns,
+							 .up_count = repair_end_up_count(end)});
+	}
+	end->role->pump(end);
 }
 
 void fence_event(struct repair_end *end, unsigned int p, enum path_event event,
@@ -81,6 +104,7 @@ void fence_event(struct repair_end *end, unsigned int p, enum path_event event,
 		begin(end, p);
 	}
 	if (actions & PATH_ACT_KEEP) {
+		ASSERT(peer_book != NULL);
 		end->paths[p].peer_book = *peer_book;
 	}
 	if (actions & PATH_ACT_ANNOUNCE) {
@@ -88,6 +112,12 @@ void fence_event(struct repair_end *end, unsigned int p, enum path_event event,
 	}
 	if (actions & PATH_ACT_RECONCILE) {
 		reconcile(end, p);
+	}
+	if (actions & PATH_ACT_PROBE) {
+		rejoin_begin_probe(end, p);
+	}
+	if (actions & PATH_ACT_RESUME) {
+		resume(end, p);
 	}
 	path_check(&end->paths[p]);
 }
