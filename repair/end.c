@@ -3,7 +3,6 @@
 
 #include "include/log.h"
 #include "repair/fence.h"
-#include "repair/rejoin.h"
 #include "repair/stall.h"
 
 #include <errno.h>
@@ -104,9 +103,6 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 			break;
 		}
 		retire_to(end, id.path, id.idx);
-		if (wc->cause == CAUSE_NONE) {
-			rejoin_probe_placed(end, id.path);
-		}
 		break;
 	case WR_KIND_PART:
 		break;
@@ -246,7 +242,6 @@ void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		fence_tick(end, p);
 		stall_tick(end, p);
-		rejoin_tick(end, p);
 	}
 	if (!end->failed && !end->peer_closed) {
 		tick_starved(end);
@@ -296,8 +291,7 @@ bool repair_end_is_repairing(const struct repair_end *end)
 	for (unsigned int p = 0; p < end->path_count; p++) {
 		enum path_state state = end->paths[p].state;
 
-		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED ||
-		    state == PATH_PROBING) {
+		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED) {
 			return true;
 		}
 	}
