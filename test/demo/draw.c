@@ -21,6 +21,7 @@ static void span_find(struct picture *picture)
 	const struct facts *facts = picture->facts;
 	uint32_t count = timeline->iteration_count;
 
+	picture->from_ns = timeline->last_ns;
 	picture->to_ns = timeline->last_ns;
 	if (count > 0) {
 		const struct iteration *last = &timeline->iterations[count - 1];
@@ -120,24 +121,14 @@ static void subtitle_second(const struct picture *picture, double y)
 
 	if (facts->ratio > 0 && picture->demo->is_cut) {
 		svg_text(picture->file, at, "sub",
-			 "%s An all-reduce took %.0f ms before and %.0f ms after: %.2f times as "
-			 "long, where %u of %u rails allow %.2f at best.",
+			 "%s An all-reduce took %.0f ms before and %.0f ms after, %.2f times as "
+			 "long; %u of %u rails would allow %.2f.",
 			 verdict, facts->healthy_ms, facts->degraded_ms, facts->ratio,
 			 picture->timeline->rail_count - 1, picture->timeline->rail_count,
 			 facts->ideal);
 	} else {
 		svg_text(picture->file, at, "sub", "%s", verdict);
 	}
-}
-
-const char *rail_colour(const struct picture *picture, uint32_t rail)
-{
-	static const char *const blues[] = {"#0072b2", "#3391c7"};
-
-	if (picture->facts->iteration && rail == picture->demo->rail) {
-		return "#d55e00";
-	}
-	return blues[rail % 2];
 }
 
 int draw_page(FILE *file, const struct demo *demo, const struct timeline *timeline,
@@ -160,7 +151,8 @@ int draw_page(FILE *file, const struct demo *demo, const struct timeline *timeli
 	zoom_draw(&picture, zoom_top);
 	svg_text(file, (struct point){32, foot_top + 22}, "note",
 		 "From the byte counters of the emulated network cards, read every 5 ms, and the "
-		 "events the plugin reported. 1 MB = 1 000 000 bytes.");
+		 "plugin's events. In the gaps the ranks check every element. 1 MB = 1 000 000 "
+		 "bytes.");
 	svg_end(file);
 	return ferror(file) ? -EIO : 0;
 }

@@ -39,7 +39,4 @@ void overview_draw(const struct picture *picture, double top);
 double zoom_height(const struct picture *picture);
 void zoom_draw(const struct picture *picture, double top);
 
-/** Fill colour of a rail: vermillion for the faulty one, blues for the others. */
-const char *rail_colour(const struct picture *picture, uint32_t rail);
-
 #endif

@@ -177,6 +177,28 @@ static bool verdict_read(const char *driver)
 	return strstr(driver, "\"verdict\": \"pass\"") != NULL;
 }
 
+/** A rank of a ring sends 2 (n - 1) / n times its buffer in an all-reduce. */
+static void shares_find(struct facts *facts, const struct demo *demo,
+			const struct timeline *timeline)
+{
+	double hosts = timeline->host_count;
+	double rate = demo->rate_mbps * timeline->rail_count;
+
+	if (!(rate > 0) || !facts->iteration || hosts < 2) {
+		return;
+	}
+	double least_ms =
+		2 * (hosts - 1) / hosts * (double)facts->iteration->size_bytes / (rate * 1e3);
+
+	if (facts->healthy_ms > 0) {
+		facts->healthy_share = least_ms / facts->healthy_ms;
+	}
+	if (facts->degraded_ms > 0) {
+		facts->degraded_share =
+			least_ms * (demo->is_cut ? facts->ideal : 1) / facts->degraded_ms;
+	}
+}
+
 void facts_find(struct facts *facts, const struct demo *demo, const struct timeline *timeline,
 		const struct incidents *incidents)
 {
@@ -201,5 +223,6 @@ void facts_find(struct facts *facts, const struct demo *demo, const struct timel
 	if (facts->healthy_ms > 0 && facts->degraded_ms > 0) {
 		facts->ratio = facts->degraded_ms / facts->healthy_ms;
 	}
+	shares_find(facts, demo, timeline);
 	facts->missing = missing_find(facts, demo);
 }

@@ -37,6 +37,9 @@ struct facts {
 	double degraded_ms;
 	double ratio; /**< degraded to healthy; 0: unknown */
 	double ideal; /**< rails to remaining rails */
+	/** Share of the rails' rate an all-reduce used before and after; 0: unknown. */
+	double healthy_share;
+	double degraded_share;
 };
 
 /** Fill in host, rail and the flags from demo->rule. Returns 0, or -EINVAL without host or rail. */

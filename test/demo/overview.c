@@ -2,6 +2,8 @@
 #include "test/demo/draw.h"
 #include "test/demo/scale.h"
 
+#include <math.h>
+
 /* One row a rail over the whole run, below a strip that names the iterations. */
 
 enum {
@@ -131,8 +133,8 @@ static void row_draw(const struct picture *picture, uint32_t rail, double top)
 	svg_text(file, (struct point){PLOT_LEFT - 46, top + height / 2 + 5},
 		 is_faulty ? "end strong red" : "end strong", "rail %u", rail);
 	if (height >= 40) {
-		double step = scale_step(picture->rate_max, 2);
-		double value = (double)(int)(picture->rate_max / step) * step;
+		double step = scale_step(picture->rate_max, 4);
+		double value = floor(picture->rate_max / step) * step;
 
 		svg_text(file, (struct point){PLOT_LEFT - 6, top + height}, "tick end", "0");
 		svg_text(file, (struct point){PLOT_LEFT - 6, scale_at(&scale, value) + 4},

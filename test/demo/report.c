@@ -5,6 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/** Below this the healthy iterations were bound by the machine rather than by the rails. */
+static const double BUSY_SHARE = 0.9;
+
 void report_header(const struct timeline *timeline, const struct demo *demo)
 {
 	printf("\nall-reduce   time ms   replayed bytes   host %u sent, MB:", demo->host);
@@ -55,6 +58,34 @@ static const char *traffic_name(const struct demo *demo)
 	return demo->has_tx ? "sent" : "received";
 }
 
+static void share_print(const char *name, double ms, double share)
+{
+	printf("%-10s %.1f ms an all-reduce", name, ms);
+	if (share > 0) {
+		printf(", %.1f %% of what the rails then carry", share * 100);
+	}
+	printf("\n");
+}
+
+static void slowdown_print(const struct facts *facts, const struct demo *demo)
+{
+	if (!(facts->ratio > 0)) {
+		return;
+	}
+	share_print("before:", facts->healthy_ms, facts->healthy_share);
+	share_print("after:", facts->degraded_ms, facts->degraded_share);
+	printf("slowdown:  %.3f times", facts->ratio);
+	if (demo->is_cut) {
+		printf("; the rails left would allow %.3f, so %.3f of that", facts->ideal,
+		       facts->ratio / facts->ideal);
+	}
+	printf("\n");
+	if (facts->healthy_share > 0 && facts->healthy_share < BUSY_SHARE) {
+		printf("           this machine was too busy to keep all rails full, so take the "
+		       "slowdown with care; a lower --rate helps\n");
+	}
+}
+
 void report_facts(const struct facts *facts, const struct demo *demo)
 {
 	if (facts->iteration) {
@@ -77,15 +108,7 @@ void report_facts(const struct facts *facts, const struct demo *demo)
 		       facts->replayed_bytes, facts->replayed_pieces,
 		       after_cut_ms(facts, facts->replayed_ns));
 	}
-	if (facts->ratio > 0) {
-		printf("slowdown:  %.1f ms before, %.1f ms after: %.3f times as long",
-		       facts->healthy_ms, facts->degraded_ms, facts->ratio);
-		if (demo->is_cut) {
-			printf("; one rail less allows %.3f, so %.3f of the best", facts->ideal,
-			       facts->ratio / facts->ideal);
-		}
-		printf("\n");
-	}
+	slowdown_print(facts, demo);
 	printf("verdict:   %s%s\n",
 	       facts->missing ? "FAIL: " : "PASS: every element of every all-reduce was right",
 	       facts->missing ? facts->missing : "");
@@ -136,12 +159,13 @@ static void facts_write(FILE *file, const struct facts *facts)
 		",\n  \"later_bytes\": %" PRIu64 ",\n  \"replayed_bytes\": %" PRIu64
 		",\n  \"replayed_pieces\": %" PRIu64
 		",\n  \"healthy_ms\": %.3f,\n  \"degraded_ms\": %.3f,\n  \"ratio\": %.4f,\n"
-		"  \"ideal_ratio\": %.4f,\n",
+		"  \"ideal_ratio\": %.4f,\n  \"healthy_share\": %.4f,\n  \"degraded_share\": "
+		"%.4f,\n",
 		facts->iteration ? (int)facts->iteration->number + 1 : -1,
 		after_cut_ms(facts, facts->noticed_ns), after_cut_ms(facts, facts->replayed_ns),
 		facts->share_bytes, facts->carried_bytes, facts->later_bytes, facts->replayed_bytes,
 		facts->replayed_pieces, facts->healthy_ms, facts->degraded_ms, facts->ratio,
-		facts->ideal);
+		facts->ideal, facts->healthy_share, facts->degraded_share);
 }
 
 int report_json(const char *path, const struct facts *facts, const struct demo *demo,

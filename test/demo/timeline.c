@@ -97,7 +97,7 @@ static int end_read(struct timeline *timeline, uint64_t time_ns, const char *at)
 
 static int fired_read(struct timeline *timeline, uint64_t time_ns, const char *rule)
 {
-	if (strlen(rule) >= TIMELINE_TEXT_MAX || !*rule) {
+	if (strlen(rule) >= TIMELINE_TEXT_MAX || !strstr(rule, " host=")) {
 		return -EINVAL;
 	}
 	if (timeline->fired_count == TIMELINE_FIRED_MAX) {

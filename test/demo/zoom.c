@@ -66,19 +66,29 @@ static void rates_add(const struct picture *picture, uint32_t rail, double rates
 	for (size_t i = 0; i < BINS; i++) {
 		uint64_t at = picture->lens_from_ns + span_ns * i / BINS;
 
-		rates[i] += series_rate_mbps(series, at - half_ns, at + half_ns);
+		rates[i] += series_rate_mbps(series, at > half_ns ? at - half_ns : 0, at + half_ns);
 	}
 }
 
+/** Two blues in turns, and the faulty rail on top in vermillion. */
+static const char *stack_colour(uint32_t level, uint32_t levels)
+{
+	static const char *const blues[] = {"#0072b2", "#3391c7"};
+
+	return level + 1 == levels ? "#d55e00" : blues[level % 2];
+}
+
+/** Name a rail where its part of the stack first is high enough to hold the name. */
 static void rail_name(const struct picture *picture, uint32_t rail, const struct point *upper,
 		      const struct point *lower)
 {
-	const size_t at = 6;
-
-	if (lower[at].y - upper[at].y > 14) {
-		svg_text(picture->file,
-			 (struct point){PLOT_LEFT + 8, (lower[at].y + upper[at].y) / 2 + 4},
-			 "onfill", "rail %u", rail);
+	for (size_t i = 0; i + 60 < BINS; i++) {
+		if (lower[i].y - upper[i].y > 16 && lower[i + 60].y - upper[i + 60].y > 16) {
+			svg_text(picture->file,
+				 (struct point){upper[i].x + 8, (lower[i].y + upper[i].y) / 2 + 4},
+				 "onfill", "rail %u", rail);
+			return;
+		}
 	}
 }
 
@@ -106,7 +116,7 @@ static void stack_draw(const struct picture *picture, double bottom)
 			edges[upper][i].y = scale_at(&scale, rates[i]);
 		}
 		svg_area(picture->file, edges[upper], edges[1 - upper], BINS,
-			 rail_colour(picture, n + 1 == rails ? rail : n));
+			 stack_colour(n, rails));
 		rail_name(picture, rail, edges[upper], edges[1 - upper]);
 	}
 }
@@ -157,7 +167,8 @@ static void axes_draw(const struct picture *picture, double bottom)
 		double x = scale_at(&time, ms);
 
 		svg_line(file, (struct point){x, bottom}, (struct point){x, bottom + 4}, "axis");
-		svg_text(file, (struct point){x, bottom + 17}, "tick mid", "%g", ms);
+		svg_text(file, (struct point){x, bottom + 17}, "tick mid", "%g",
+			 fabs(ms) < step / 2 ? 0 : ms);
 	}
 	svg_text(file, (struct point){(PLOT_LEFT + PLOT_RIGHT) / 2.0, bottom + 36}, "note mid",
 		 "milliseconds after the cut");
