@@ -145,10 +145,25 @@ static void incidents_look(struct facts *facts, const struct incidents *incident
 	}
 }
 
-static const char *missing_find(const struct facts *facts, const struct demo *demo)
+/** The driver's own word for what went wrong. */
+static const char *failure_find(struct facts *facts, const char *driver)
+{
+	static const char key[] = "\"reason\": \"";
+	const char *at = strstr(driver, key);
+
+	if (!at) {
+		return "the run came to no end";
+	}
+	at += strlen(key);
+	snprintf(facts->failure, sizeof(facts->failure), "the run failed: %.*s",
+		 (int)strcspn(at, "\"\n"), at);
+	return facts->failure;
+}
+
+static const char *missing_find(struct facts *facts, const struct demo *demo)
 {
 	if (!facts->passed) {
-		return "the driver did not find every element right";
+		return failure_find(facts, demo->driver);
 	}
 	if (!facts->cut_ns) {
 		return "the fault did not hit: it never came true";

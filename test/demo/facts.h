@@ -23,6 +23,7 @@ struct demo {
 struct facts {
 	bool passed;         /**< the driver's verdict: every element right */
 	const char *missing; /**< what is lacking for the demo to have shown its point, or NULL */
+	char failure[256];   /**< why the driver's run failed, for `missing` to point to */
 	uint64_t cut_ns;
 	uint64_t noticed_ns;               /**< first fault a host reported after the cut */
 	uint64_t replayed_ns;              /**< last replay after it */

@@ -11,7 +11,7 @@ enum {
 	STRIP = 40,
 	ROW_GAP = 8,
 	AXIS = 44,
-	BINS = 530
+	BINS = 424
 };
 
 static double row_height(const struct picture *picture)

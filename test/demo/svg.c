@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/demo/svg.h"
 
+#include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
+
+static const double LEVEL = 0.05; /* pixels */
 
 /*
  * Colours are Okabe and Ito's, told apart with any colour vision: blue, vermillion and greys. The
@@ -100,9 +104,19 @@ void svg_text(FILE *file, struct point at, const char *classes, const char *fmt,
 	fputs("</text>\n", file);
 }
 
+/** Is the point on a level line between its neighbours? Then the picture is the same without it. */
+static bool is_level(const struct point *points, size_t count, size_t i)
+{
+	return i > 0 && i + 1 < count && fabs(points[i].y - points[i - 1].y) < LEVEL &&
+	       fabs(points[i].y - points[i + 1].y) < LEVEL;
+}
+
 static void points_write(FILE *file, const struct point *points, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
+		if (is_level(points, count, i)) {
+			continue;
+		}
 		fprintf(file, "%s%.1f,%.1f", i ? " " : "", points[i].x, points[i].y);
 	}
 }
@@ -113,6 +127,9 @@ void svg_area(FILE *file, const struct point *upper, const struct point *lower, 
 	fputs("<polygon points=\"", file);
 	points_write(file, upper, count);
 	for (size_t i = count; i > 0; i--) {
+		if (is_level(lower, count, i - 1)) {
+			continue;
+		}
 		fprintf(file, " %.1f,%.1f", lower[i - 1].x, lower[i - 1].y);
 	}
 	fprintf(file, "\" fill=\"%s\" class=\"area\"/>\n", fill);

@@ -13,8 +13,11 @@ enum {
 	CALLOUT_COUNT = 3,
 	PLOT = 230,
 	AXIS = 46,
-	BINS = 1060
+	BINS = 530
 };
+
+/** The last point stands at the right end. */
+static const double BIN_WIDTH = (PLOT_RIGHT - PLOT_LEFT) / (BINS - 1.0);
 
 static bool is_shown(const struct picture *picture)
 {
@@ -64,7 +67,7 @@ static void rates_add(const struct picture *picture, uint32_t rail, double rates
 	uint64_t half_ns = 2500000;
 
 	for (size_t i = 0; i < BINS; i++) {
-		uint64_t at = picture->lens_from_ns + span_ns * i / BINS;
+		uint64_t at = picture->lens_from_ns + span_ns * i / (BINS - 1);
 
 		rates[i] += series_rate_mbps(series, at > half_ns ? at - half_ns : 0, at + half_ns);
 	}
@@ -82,8 +85,8 @@ static const char *stack_colour(uint32_t level, uint32_t levels)
 static void rail_name(const struct picture *picture, uint32_t rail, const struct point *upper,
 		      const struct point *lower)
 {
-	for (size_t i = 0; i + 60 < BINS; i++) {
-		if (lower[i].y - upper[i].y > 16 && lower[i + 60].y - upper[i + 60].y > 16) {
+	for (size_t i = 0; i + 30 < BINS; i++) {
+		if (lower[i].y - upper[i].y > 16 && lower[i + 30].y - upper[i + 30].y > 16) {
 			svg_text(picture->file,
 				 (struct point){upper[i].x + 8, (lower[i].y + upper[i].y) / 2 + 4},
 				 "onfill", "rail %u", rail);
@@ -102,7 +105,7 @@ static void stack_draw(const struct picture *picture, double bottom)
 
 	for (size_t i = 0; i < BINS; i++) {
 		rates[i] = 0;
-		edges[0][i] = (struct point){PLOT_LEFT + (double)i, bottom};
+		edges[0][i] = (struct point){PLOT_LEFT + BIN_WIDTH * (double)i, bottom};
 		edges[1][i].x = edges[0][i].x;
 	}
 	/* The faulty one last, so that it lies on top and nothing moves when it goes. */
