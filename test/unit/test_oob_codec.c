@@ -106,19 +106,24 @@ static void hello_fill(struct frame_hello *hello)
 	}
 }
 
+static void rail_fill(struct rail_desc *rail)
+{
+	text_fill(rail->name, sizeof(rail->name));
+	rail->port = (uint8_t)rnd();
+	rail->link_layer = rnd() % 2 == 0 ? RAIL_LINK_INFINIBAND : RAIL_LINK_ETHERNET;
+	rail->mtu = (uint8_t)(1 + rnd() % 5);
+	rail->dist = (uint8_t)rnd();
+	rail->lid = (uint16_t)rnd();
+	rail->speed_mbps = (uint32_t)rnd();
+	rail->guid = rnd();
+	bytes_fill(rail->gid, sizeof(rail->gid));
+}
+
 static void rails_fill(uint32_t *count, struct rail_desc *rails)
 {
 	*count = (uint32_t)(rnd() % (PATHS_MAX + 1));
 	for (uint32_t i = 0; i < *count; i++) {
-		text_fill(rails[i].name, sizeof(rails[i].name));
-		rails[i].port = (uint8_t)rnd();
-		rails[i].link_layer = rnd() % 2 == 0 ? RAIL_LINK_INFINIBAND : RAIL_LINK_ETHERNET;
-		rails[i].mtu = (uint8_t)(1 + rnd() % 5);
-		rails[i].dist = (uint8_t)rnd();
-		rails[i].lid = (uint16_t)rnd();
-		rails[i].speed_mbps = (uint32_t)rnd();
-		rails[i].guid = rnd();
-		bytes_fill(rails[i].gid, sizeof(rails[i].gid));
+		rail_fill(&rails[i]);
 	}
 }
 
@@ -145,6 +150,7 @@ static void open_fill(struct frame_open *open)
 	rails_fill(&open->rail_count, open->rails);
 	area_fill(&open->cts);
 	area_fill(&open->acks);
+	area_fill(&open->probes);
 }
 
 static void opened_fill(struct frame_opened *opened)
@@ -159,6 +165,16 @@ static void opened_fill(struct frame_opened *opened)
 		qp_fill(&opened->paths[i].qp);
 	}
 	area_fill(&opened->records);
+	area_fill(&opened->probes);
+}
+
+static void rejoin_fill(struct frame_rejoin *rejoin)
+{
+	rejoin->path = (uint8_t)(rnd() % PATHS_MAX);
+	rejoin->epoch = (uint32_t)rnd();
+	rejoin->err = -(int32_t)(rnd() % 4000);
+	qp_fill(&rejoin->qp);
+	rail_fill(&rejoin->rail);
 }
 
 /** A valid frame of the given type with random contents; everything else is zero. */
@@ -204,6 +220,15 @@ static void frame_fill(struct frame *frame, enum frame_type type)
 		return;
 	case FRAME_CLOSE:
 		frame->close.next_seq = rnd();
+		return;
+	case FRAME_REJOIN:
+	case FRAME_REJOINED:
+		rejoin_fill(&frame->rejoin);
+		return;
+	case FRAME_REJOIN_HINT:
+	case FRAME_PROBED:
+		frame->probed.path = (uint8_t)(rnd() % PATHS_MAX);
+		frame->probed.epoch = (uint32_t)rnd();
 		return;
 	case FRAME_PING:
 	case FRAME_PONG:
@@ -375,6 +400,57 @@ static void ranges_refused(void **state)
 	assert_int_equal(oob_codec_put(&frame, bytes, &len_bytes), -EINVAL);
 }
 
+enum {
+	RAIL_BYTES = 35, /* of a rail without a name */
+	PATH_BYTES = 10,
+	OPEN_COUNT_AT = 33 /* rail_count in the body of OPEN without a device name */
+};
+
+/** One element more than the array takes, and all of it there: refused for the count alone. */
+static void expect_count_refused(const struct frame *frame, size_t count_at, size_t element_bytes)
+{
+	uint8_t bytes[OOB_FRAME_MAX_BYTES];
+	uint8_t *count = bytes + OOB_HEAD_BYTES + count_at, *elements = count + 4;
+	struct oob_head head;
+	struct frame out;
+	size_t len_bytes = 0;
+
+	assert_int_equal(oob_codec_put(frame, bytes, &len_bytes), 0);
+	assert_int_equal(*count, PATHS_MAX);
+	memmove(elements + element_bytes, elements, len_bytes - (size_t)(elements - bytes));
+	memcpy(elements, elements + element_bytes, element_bytes);
+	*count = PATHS_MAX + 1;
+	len_bytes += element_bytes;
+	bytes[4] = (uint8_t)(len_bytes - OOB_HEAD_BYTES);
+	bytes[5] = (uint8_t)((len_bytes - OOB_HEAD_BYTES) >> 8);
+	oob_codec_seal(bytes, len_bytes, 1, 0);
+	assert_int_equal(decode(bytes, len_bytes, &head, &out), -EBADMSG);
+}
+
+static void one_too_many_refused(void **state)
+{
+	struct frame frame = {.type = FRAME_OPEN};
+
+	(void)state;
+	frame.open.rail_count = PATHS_MAX;
+	for (size_t i = 0; i < PATHS_MAX; i++) {
+		frame.open.rails[i].link_layer = RAIL_LINK_ETHERNET;
+		frame.open.rails[i].mtu = 3;
+	}
+	expect_count_refused(&frame, OPEN_COUNT_AT, RAIL_BYTES);
+
+	frame = (struct frame){.type = FRAME_OPENED};
+	frame.opened.rail_count = 1;
+	frame.opened.rails[0].link_layer = RAIL_LINK_ETHERNET;
+	frame.opened.rails[0].mtu = 3;
+	frame.opened.path_count = PATHS_MAX;
+	expect_count_refused(&frame, 8 + 1 + 4 + RAIL_BYTES, PATH_BYTES);
+
+	frame = (struct frame){.type = FRAME_PATHS};
+	frame.paths.path_count = PATHS_MAX;
+	expect_count_refused(&frame, 0, 8);
+}
+
 static void text_is_tamed(void **state)
 {
 	struct frame in = {.type = FRAME_REFUSED}, out;
@@ -449,6 +525,15 @@ static void check_bounds(const struct frame *frame)
 	case FRAME_FENCED:
 		assert_true(frame->fenced.path < PATHS_MAX && frame->fenced.cause < CAUSE_COUNT);
 		return;
+	case FRAME_REJOIN:
+	case FRAME_REJOINED:
+		assert_true(frame->rejoin.path < PATHS_MAX && frame->rejoin.err <= 0);
+		assert_non_null(memchr(frame->rejoin.rail.name, 0, RAIL_NAME_MAX));
+		return;
+	case FRAME_REJOIN_HINT:
+	case FRAME_PROBED:
+		assert_true(frame->probed.path < PATHS_MAX);
+		return;
 	case FRAME_READY:
 	case FRAME_CLOSE:
 	case FRAME_PING:
@@ -508,11 +593,11 @@ static void mutations(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(crc_vectors),   cmocka_unit_test(crc_ways_agree),
-		cmocka_unit_test(round_trip),    cmocka_unit_test(layout),
-		cmocka_unit_test(head_refused),  cmocka_unit_test(ranges_refused),
-		cmocka_unit_test(text_is_tamed), cmocka_unit_test(other_version),
-		cmocka_unit_test(mutations),
+		cmocka_unit_test(crc_vectors),          cmocka_unit_test(crc_ways_agree),
+		cmocka_unit_test(round_trip),           cmocka_unit_test(layout),
+		cmocka_unit_test(head_refused),         cmocka_unit_test(ranges_refused),
+		cmocka_unit_test(one_too_many_refused), cmocka_unit_test(text_is_tamed),
+		cmocka_unit_test(other_version),        cmocka_unit_test(mutations),
 	};
 
 	return cmocka_run_group_tests_name("oob_codec", tests, NULL, NULL);

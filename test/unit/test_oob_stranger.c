@@ -4,6 +4,7 @@
 #include "test/unit/oob_rig.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -370,6 +371,19 @@ static void gap_in_numbers(void **state)
 	pthread_mutex_unlock(&couple->b.lock);
 }
 
+static int descriptor_count(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir) != NULL) {
+		count++;
+	}
+	closedir(dir);
+	return count;
+}
+
 /** More silent connections than may be undecided at once: the rest waits, nobody is harmed. */
 static void crowd(void **state)
 {
@@ -378,6 +392,7 @@ static void crowd(void **state)
 	};
 	struct couple *couple = *state;
 	static int fds[CROWD];
+	int before = descriptor_count();
 	struct rlimit limit;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -389,8 +404,13 @@ static void crowd(void **state)
 	for (int i = 0; i < CROWD; i++) {
 		fds[i] = raw_connect(&couple->b);
 	}
-	assert_int_equal(rig_send(couple->link, 0, 1), 0);
-	rig_wait_stream(&couple->b, 0, 1);
+	/* each is a round through b's loop, and each round accepts some of the crowd */
+	for (uint64_t i = 1; i <= 50; i++) {
+		assert_int_equal(rig_send(couple->link, 0, i), 0);
+		rig_wait_stream(&couple->b, 0, i);
+	}
+	assert_true(descriptor_count() - before <= CROWD + 1024);
+	assert_true(descriptor_count() - before >= CROWD + 1000);
 	for (int i = 0; i < CROWD; i++) {
 		close(fds[i]);
 	}
