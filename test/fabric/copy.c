@@ -46,25 +46,26 @@ static void copy_bytes(void *to, const void *from, size_t len)
 #endif
 }
 
-static void copy_here(const struct iovec *to, const struct iovec *from, uint64_t len)
+/* Two lists of the same length in bytes. */
+static void copy_here(const struct iovec *to, uint32_t to_count, const struct iovec *from,
+		      uint32_t from_count)
 {
 	size_t to_pos = 0;
 	size_t from_pos = 0;
 
-	while (len > 0) {
-		size_t n = to->iov_len - to_pos;
+	for (uint32_t t = 0, f = 0; t < to_count && f < from_count;) {
+		size_t n = to[t].iov_len - to_pos;
 
-		n = from->iov_len - from_pos < n ? from->iov_len - from_pos : n;
-		copy_bytes((char *)to->iov_base + to_pos, (char *)from->iov_base + from_pos, n);
-		len -= n;
+		n = from[f].iov_len - from_pos < n ? from[f].iov_len - from_pos : n;
+		copy_bytes((char *)to[t].iov_base + to_pos, (char *)from[f].iov_base + from_pos, n);
 		to_pos += n;
 		from_pos += n;
-		if (to_pos == to->iov_len) {
-			to++;
+		if (to_pos == to[t].iov_len) {
+			t++;
 			to_pos = 0;
 		}
-		if (from_pos == from->iov_len) {
-			from++;
+		if (from_pos == from[f].iov_len) {
+			f++;
 			from_pos = 0;
 		}
 	}
@@ -128,7 +129,7 @@ enum fab_copied fab_copy_out(struct fab_inst *self, struct fab_inst *peer,
 	uint64_t offset = (uint64_t)((char *)mark_word - (char *)peer);
 
 	if (self->pid == peer->pid) {
-		copy_here(to, from, len);
+		copy_here(to, to_count, from, from_count);
 		atomic_store_explicit(mark_word, mark, memory_order_release);
 		return FAB_COPIED_OK;
 	}
@@ -149,7 +150,7 @@ enum fab_copied fab_copy_in(struct fab_inst *self, struct fab_inst *peer,
 	uint32_t from_count = list_to_iov(remote, len, from);
 
 	if (self->pid == peer->pid) {
-		copy_here(to, from, len);
+		copy_here(to, to_count, from, from_count);
 		return FAB_COPIED_OK;
 	}
 	return copy_there(SYS_process_vm_readv, peer->pid, to, to_count, from, from_count);

@@ -188,15 +188,15 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
-	struct ibv_cq *got;
+	uintptr_t got;
 	ssize_t len = read(channel->fd, &got, sizeof(got));
 
 	if (len != (ssize_t)sizeof(got)) {
 		errno = len < 0 ? errno : EIO;
 		return -1;
 	}
-	*cq = got;
-	*cq_context = got->cq_context;
+	*cq = (struct ibv_cq *)got; /* fab_cq_notify() wrote it */
+	*cq_context = (*cq)->cq_context;
 	return 0;
 }
 
@@ -216,16 +216,17 @@ void fab_cq_notify(struct fab_ctx *ctx)
 	fab_engine_hold(ctx); /* keeps CQs from being destroyed meanwhile */
 	for (uint32_t i = 0; i < FAB_MAX_CQS; i++) {
 		struct fab_cq *cq = ctx->cqs[i];
-		struct ibv_cq *ibv;
+		struct fab_channel *channel;
+		uintptr_t ibv;
 
 		if (cq == NULL ||
 		    atomic_exchange_explicit(&cq->slot->fired, 0, memory_order_acq_rel) == 0) {
 			continue;
 		}
-		ibv = &cq->ibv;
-		if (ibv->channel != NULL &&
-		    write(((struct fab_channel *)(void *)ibv->channel)->write_fd, &ibv,
-			  sizeof(ibv)) == (ssize_t)sizeof(ibv)) {
+		channel = (struct fab_channel *)(void *)cq->ibv.channel;
+		ibv = (uintptr_t)&cq->ibv;
+		if (channel != NULL &&
+		    write(channel->write_fd, &ibv, sizeof(ibv)) == (ssize_t)sizeof(ibv)) {
 			atomic_fetch_add(&cq->notified, 1);
 		}
 	}

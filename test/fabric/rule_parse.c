@@ -231,7 +231,9 @@ int fab_rule_parse(const char *text, struct fab_rule_spec *spec, char *why, size
 	}
 	copy[strcspn(copy, "#\r\n")] = '\0';
 	for (char *c = copy; *c != '\0'; c++) {
-		*c = *c == '\t' ? ' ' : *c; /* the text goes into JSON as it is */
+		if (*c == '\t') {
+			*c = ' '; /* the text goes into JSON as it is */
+		}
 	}
 	memcpy(made.text, copy, sizeof(copy));
 	word = strtok_r(copy, " \t", &rest);

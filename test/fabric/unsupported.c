@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/lib.h"
 
+#include <errno.h>
+
 /* Verbs that programs link against and that the fabric does not emulate: each says so. */
 
 #define REFUSE_INT(verb, ...)                                                                      \
@@ -36,3 +38,19 @@ REFUSE_PTR(struct ibv_qp_ex, ibv_qp_to_qp_ex, struct ibv_qp *qp)
 REFUSE_PTR(struct ibv_context, ibv_import_device, int cmd_fd)
 REFUSE_PTR(struct ibv_pd, ibv_import_pd, struct ibv_context *context, uint32_t pd_handle)
 REFUSE_PTR(struct ibv_mr, ibv_import_mr, struct ibv_pd *pd, uint32_t mr_handle)
+REFUSE_INT(ibv_resolve_eth_l2_from_gid, struct ibv_context *context, struct ibv_ah_attr *attr,
+	   uint8_t eth_mac[6], uint16_t *vid)
+REFUSE_PTR(const char, ibv_get_sysfs_path, void)
+REFUSE_INT(ibv_dontfork_range, void *base, size_t size)
+REFUSE_INT(ibv_dofork_range, void *base, size_t size)
+
+/* Asked of every QP as a matter of course: silent. */
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return EOPNOTSUPP;
+}
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return EOPNOTSUPP;
+}

@@ -44,6 +44,24 @@ static void expect_failure(struct rig *rig, uint64_t first_id, uint32_t flushed,
 	}
 }
 
+/* Is there a line with `text` in fired.log? */
+static int log_has(struct rig *rig, const char *text)
+{
+	char path[256];
+	char line[512] = "";
+	FILE *file;
+	int found = 0;
+
+	snprintf(path, sizeof(path), "%s/fired.log", rig->dir);
+	file = fopen(path, "r");
+	CHECK(file != NULL);
+	while (fgets(line, sizeof(line), file) != NULL) {
+		found |= strstr(line, text) != NULL && line[strlen(line) - 2] == '}';
+	}
+	fclose(file);
+	return found;
+}
+
 /* cut after 300001 bytes, in the middle of the second of three writes of 200 KB. */
 static void cut_send(struct rig *rig)
 {
@@ -66,6 +84,7 @@ static void cut_send(struct rig *rig)
 	CHECK(rig_now_ns() - start_ns > 4194000);
 	CHECK(fabric_ctl_fired(rig->ctl, 0, &fired) == 0);
 	CHECK(fired.seen == 300001 && fired.tx_bytes == 300001);
+	CHECK(log_has(rig, "\"action\":\"cut\",\"host\":0,\"rail\":0,\"seen\":300001"));
 	CHECK(fabric_ctl_counters(rig->ctl, 0, 0, &counters) == 0);
 	CHECK(counters.tx_bytes == 300001 && counters.tx_msgs == 1);
 	rig_no_event(rig, 0);
