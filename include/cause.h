@@ -31,6 +31,7 @@
 	X(POST_FAILED, PATH, "posting work failed")                                                \
 	X(STALL, PATH, "no progress")                                                              \
 	X(PAIR, PATH, "the same rails failed on another connection")                               \
+	X(PROBE, PATH, "its probe did not get through")                                            \
 	X(PEER_NOTICE, PATH, "peer fenced it")                                                     \
 	X(NOT_CONNECTED, PATH, "never connected")                                                  \
 	X(LOC_LEN, SOFT, "local length error")                                                     \

@@ -22,6 +22,8 @@
  *   | QPs to RTS; PATHS addresses -> |   QPs to RTS
  *   | <-- READY path mask            |   both ends now use exactly the paths of the mask
  *
+ * Both ends also tell where probes of a rejoining path may be written (repair/rejoin.h).
+ *
  * REFUSED may answer OPEN or HELLO and carries a readable reason. CLOSE says that one end of a comm
  * was closed on purpose. FENCE and FENCED: see repair/fence.h.
  */
@@ -37,6 +39,10 @@
 	X(FENCE)                                                                                   \
 	X(FENCED)                                                                                  \
 	X(CLOSE)                                                                                   \
+	X(REJOIN)                                                                                  \
+	X(REJOINED)                                                                                \
+	X(REJOIN_HINT)                                                                             \
+	X(PROBED)                                                                                  \
 	X(PING)                                                                                    \
 	X(PONG)                                                                                    \
 	X(GOODBYE)
@@ -107,6 +113,7 @@ struct frame_open {
 	uint32_t rail_count;
 	struct rail_desc rails[PATHS_MAX]; /* connector's rails, nearest first */
 	struct frame_area cts, acks;       /* rings in the sender's memory */
+	struct frame_area probes;          /* WIRE_PROBE_BYTES for each path */
 };
 
 struct frame_path {
@@ -123,6 +130,7 @@ struct frame_opened {
 	uint32_t path_count;
 	struct frame_path paths[PATHS_MAX];
 	struct frame_area records; /* ring in the receiver's memory */
+	struct frame_area probes;  /* WIRE_PROBE_BYTES for each path */
 };
 
 struct frame_paths {
@@ -158,6 +166,24 @@ struct frame_fenced {
 	uint32_t pieces[WINDOW_MSGS]; /* of seq next_seq + i: bit j: piece j has arrived */
 };
 
+/**
+ * REJOIN: the sender's new QP for a path that is DOWN; REJOINED: the receiver's answer, or err < 0.
+ * The GID may have moved since the comm was opened, so the rail is described anew.
+ */
+struct frame_rejoin {
+	uint8_t path;
+	uint32_t epoch;
+	int32_t err; /* 0 or negative errno; 0 in REJOIN */
+	struct qp_addr qp;
+	struct rail_desc rail;
+};
+
+/** PROBED: "my probe of this path was placed at your end". REJOIN_HINT: "try now". */
+struct frame_probed {
+	uint8_t path;
+	uint32_t epoch;
+};
+
 struct frame_close {
 	uint64_t next_seq; /* receiver: every message below is complete; 0 from a sender */
 };
@@ -179,6 +205,8 @@ struct frame {
 		struct frame_fence fence;
 		struct frame_fenced fenced;
 		struct frame_close close;
+		struct frame_rejoin rejoin;
+		struct frame_probed probed; /* and REJOIN_HINT */
 		struct frame_ping ping;
 	};
 };

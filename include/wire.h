@@ -76,6 +76,12 @@ enum {
 	WIRE_RECORDS = WINDOW_MSGS * PIECES_MAX
 };
 
+/** Payload of a probe of a rejoining path: as long as the largest MTU, so that a smaller one shows.
+ */
+enum {
+	WIRE_PROBE_BYTES = 4096
+};
+
 /** One acknowledgement word: every message with seq < value is complete in the receiver's book. */
 struct wire_ack {
 	uint64_t next_seq;

@@ -80,6 +80,7 @@ static void body_open(struct oob_bytes *bytes, struct frame_open *open)
 	body_rails(bytes, &open->rail_count, open->rails);
 	body_area(bytes, &open->cts);
 	body_area(bytes, &open->acks);
+	body_area(bytes, &open->probes);
 }
 
 static void body_opened(struct oob_bytes *bytes, struct frame_opened *opened)
@@ -99,6 +100,7 @@ static void body_opened(struct oob_bytes *bytes, struct frame_opened *opened)
 		body_qp(bytes, &path->qp);
 	}
 	body_area(bytes, &opened->records);
+	body_area(bytes, &opened->probes);
 }
 
 static void body_paths(struct oob_bytes *bytes, struct frame_paths *paths)
@@ -139,6 +141,27 @@ static void body_fence(struct oob_bytes *bytes, struct frame_fence *fence)
 	oob_bytes_u32(bytes, &fence->epoch);
 }
 
+static void body_rejoin(struct oob_bytes *bytes, struct frame_rejoin *rejoin)
+{
+	uint32_t err = (uint32_t)rejoin->err;
+
+	oob_bytes_range8(bytes, &rejoin->path, 0, PATHS_MAX - 1);
+	oob_bytes_u32(bytes, &rejoin->epoch);
+	oob_bytes_u32(bytes, &err);
+	rejoin->err = (int32_t)err;
+	if (rejoin->err > 0) {
+		bytes->bad = true;
+	}
+	body_qp(bytes, &rejoin->qp);
+	body_rail(bytes, &rejoin->rail);
+}
+
+static void body_probed(struct oob_bytes *bytes, struct frame_probed *probed)
+{
+	oob_bytes_range8(bytes, &probed->path, 0, PATHS_MAX - 1);
+	oob_bytes_u32(bytes, &probed->epoch);
+}
+
 void oob_codec_body(struct oob_bytes *bytes, struct frame *frame)
 {
 	switch (frame->type) {
@@ -168,6 +191,14 @@ void oob_codec_body(struct oob_bytes *bytes, struct frame *frame)
 		return;
 	case FRAME_CLOSE:
 		oob_bytes_u64(bytes, &frame->close.next_seq);
+		return;
+	case FRAME_REJOIN:
+	case FRAME_REJOINED:
+		body_rejoin(bytes, &frame->rejoin);
+		return;
+	case FRAME_REJOIN_HINT:
+	case FRAME_PROBED:
+		body_probed(bytes, &frame->probed);
 		return;
 	case FRAME_PING:
 	case FRAME_PONG:

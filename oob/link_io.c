@@ -108,6 +108,10 @@ static enum oob_conn_verdict link_apply(struct oob_link *link, const struct fram
 	case FRAME_FENCE:
 	case FRAME_FENCED:
 	case FRAME_CLOSE:
+	case FRAME_REJOIN:
+	case FRAME_REJOINED:
+	case FRAME_REJOIN_HINT:
+	case FRAME_PROBED:
 	case FRAME_PONG:
 		break;
 	}

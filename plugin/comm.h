@@ -61,10 +61,15 @@ struct comm_path {
 	unsigned int idx;
 	struct ib_rail *rail;
 	struct rail_desc peer_rail;
-	uint32_t cts_rkey, ack_rkey, record_rkey; /* of the peer's rings on this path */
-	struct ib_qp qp;                          /* qp.qp NULL: no QP */
-	struct worker_job fence_job, cut_job;     /* on the rail's worker */
-	struct ib_flush flush;                    /* receivers of GPU memory */
+	/* of the peer's rings on this path */
+	uint32_t cts_rkey, ack_rkey, record_rkey, probe_rkey;
+	struct ib_qp qp;                      /* qp.qp NULL: no QP */
+	struct worker_job fence_job, cut_job; /* on the rail's worker */
+	struct worker_job rejoin_job;         /* there too; one at a time */
+	uint32_t rejoin_epoch;                /* of that job */
+	struct qp_addr rejoin_peer;           /* of that job, to join */
+	int traffic_class;                    /* as it was connected with */
+	struct ib_flush flush;                /* receivers of GPU memory */
 	bool has_flush;
 };
 
@@ -77,6 +82,7 @@ struct comm_rings {
 	struct wire_ack *acks; /* sender: written by the peer; receiver: source of the writes */
 	struct wire_record
 		*records; /* receiver: written by the peer; sender: source of the writes */
+	uint8_t *probes_in, *probes_out; /* WIRE_PROBE_BYTES a rail */
 };
 
 /**
@@ -113,7 +119,7 @@ struct comm {
 	char peer_dev[RAIL_NAME_MAX];
 
 	struct comm_rings rings;
-	uint64_t peer_cts_addr, peer_ack_addr, peer_record_addr;
+	uint64_t peer_cts_addr, peer_ack_addr, peer_record_addr, peer_probe_addr;
 
 	union {
 		struct repair_end end; /* first member of both */
@@ -161,6 +167,9 @@ void comm_rings_destroy(struct comm *comm);
 
 /* plugin/nearness.c: fill rail_descs and rail_idx, nearest to the comm's device first */
 int comm_list_rails(struct comm *comm);
+
+/* plugin/setup.c: a QP as this end of the comm needs it, in INIT. Worker only. 0 or -errno. */
+int comm_create_qp(const struct comm *comm, struct ib_rail *rail, struct ib_qp *out);
 
 /* plugin/wr_ops.c */
 extern const struct repair_ops comm_repair_ops;

@@ -110,6 +110,21 @@ void comm_report(struct comm *comm, const struct repair_report *report)
 	case REPAIR_REPORT_DOWN:
 		on_down(comm, report, &event, action);
 		break;
+	case REPAIR_REPORT_BACK:
+		event.kind = EVENT_PATH_UP;
+		event.old_state = path_state_name(PATH_PROBING);
+		event.new_state = path_state_name(PATH_UP);
+		event.duration_ns = (int64_t)report->took_ns;
+		event.cause = NULL;
+		snprintf(action, TEXT_MAX, "carries traffic again, %u paths are up",
+			 report->up_count);
+		break;
+	case REPAIR_REPORT_STILL_DOWN:
+		event.kind = EVENT_PATH_PROBING;
+		event.old_state = path_state_name(PATH_PROBING);
+		event.new_state = path_state_name(PATH_DOWN);
+		snprintf(action, TEXT_MAX, "not back yet, tried again later");
+		break;
 	case REPAIR_REPORT_NO_PATH:
 		event.kind = EVENT_COMM_HELD;
 		snprintf(action, TEXT_MAX, "held for BRAID_NO_PATH_MS = %d ms",

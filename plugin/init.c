@@ -43,10 +43,12 @@ int plugin_device_props(int dev, struct plugin_props *out)
 		return -EINVAL;
 	}
 	rail = &rt->rails->rails[dev];
+	/* Again: what needs a CUDA context to be tried could not be at init. */
+	(void)ib_mr_ptr_support(rt->rails);
 	*out = (struct plugin_props){.name = ib_intern(rail->name),
 				     .pci_path = rail->pci_path,
 				     .guid = rail->guid,
-				     .ptr_support = rt->ptr_support,
+				     .ptr_support = atomic_load(&rail->ptr_support),
 				     .reg_is_global = 1,
 				     .speed_mbps = (int)rail->speed_mbps,
 				     .port = rail->nccl_port,

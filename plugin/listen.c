@@ -140,6 +140,8 @@ void listener_on_open(struct oob_link *link, const struct frame *frame)
 	oob_link_hold(link);
 	comm->link = link;
 	comm->listener = listener; /* the reference goes with it */
+	/* What a receiver sends are clear-to-send entries and acknowledgements. */
+	comm->traffic_class = runtime_instance()->cfg.ib_fifo_tc;
 	rc = comm_list_rails(comm);
 	if (rc) {
 		refuse(link, frame, rc, "no rail is up");

@@ -8,19 +8,20 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int check(const struct runtime *rt, size_t size_bytes, int type)
+/* Whether GPU memory can be registered is the HCA's to say: NCCL asks only where ptrSupport has it.
+ */
+static int check(size_t size_bytes, int type)
 {
-	if (size_bytes == 0 || (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA)) {
-		return -EINVAL;
-	}
-	return rt->ptr_support & (type | NCCL_PTR_DMABUF) ? 0 : -EOPNOTSUPP;
+	bool known = type == NCCL_PTR_HOST || type == NCCL_PTR_CUDA;
+
+	return size_bytes == 0 || !known ? -EINVAL : 0;
 }
 
 int plugin_reg_mr(void *comm, void *data, size_t size_bytes, int type, void **mh)
 {
 	struct runtime *rt = runtime_instance();
 	struct memory *memory;
-	int rc = check(rt, size_bytes, type);
+	int rc = check(size_bytes, type);
 
 	(void)comm; /* registered on every rail of the process, whatever this comm uses now */
 	if (rc) {
@@ -45,7 +46,7 @@ int plugin_reg_mr_dmabuf(void *comm, void *data, size_t size_bytes, int type, ui
 {
 	struct runtime *rt = runtime_instance();
 	struct memory *memory;
-	int rc = check(rt, size_bytes, type);
+	int rc = check(size_bytes, type);
 
 	(void)comm;
 	if (rc) {

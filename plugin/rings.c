@@ -25,26 +25,29 @@ int comm_rings_create(struct comm *comm)
 	size_t cts_len = page_up(sizeof(struct wire_cts) * WINDOW_MSGS);
 	size_t ack_len = page_up(sizeof(struct wire_ack) * PATHS_MAX);
 	size_t record_len = page_up(sizeof(struct wire_record) * WIRE_RECORDS);
+	size_t probe_len = (size_t)comm->rail_count * WIRE_PROBE_BYTES;
+	size_t len = cts_len + ack_len + record_len + 2 * probe_len;
 	char *block;
 	int rc;
 
-	block = aligned_alloc(PAGE_BYTES, cts_len + ack_len + record_len);
+	block = aligned_alloc(PAGE_BYTES, len);
 	if (!block) {
 		return -ENOMEM;
 	}
-	memset(block, 0, cts_len + ack_len + record_len);
+	memset(block, 0, len);
 	/* Ordered: these are polled while the HCA writes them. */
-	rc = ib_mr_get(runtime_instance()->mrs, block, cts_len + ack_len + record_len, true,
-		       &rings->mr);
+	rc = ib_mr_get(runtime_instance()->mrs, block, len, true, &rings->mr);
 	if (rc) {
 		free(block);
 		return rc;
 	}
 	rings->block = block;
-	rings->block_len_bytes = cts_len + ack_len + record_len;
+	rings->block_len_bytes = len;
 	rings->cts = (struct wire_cts *)(void *)block;
 	rings->acks = (struct wire_ack *)(void *)(block + cts_len);
 	rings->records = (struct wire_record *)(void *)(block + cts_len + ack_len);
+	rings->probes_in = (uint8_t *)block + cts_len + ack_len + record_len;
+	rings->probes_out = rings->probes_in + probe_len;
 	return 0;
 }
 

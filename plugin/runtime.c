@@ -45,7 +45,6 @@ static int load(struct runtime *rt)
 		rt->rails = NULL;
 		return rc;
 	}
-	rt->ptr_support = rt->rails->count ? ib_mr_ptr_support(rt->rails) : 0;
 	return 0;
 }
 

@@ -21,7 +21,6 @@ struct runtime {
 	struct braid_config cfg;
 	struct ib_rails *rails; /* NULL: no devices */
 	struct ib_mr_cache *mrs;
-	int ptr_support;
 
 	/* set by the first runtime_get, constant while there are users */
 	struct oob_loop *loop;

@@ -59,6 +59,12 @@ static void describe_area(const struct comm *comm, const void *start, size_t len
 	}
 }
 
+static void describe_probes(const struct comm *comm, struct frame_area *out)
+{
+	describe_area(comm, comm->rings.probes_in, (size_t)comm->rail_count * WIRE_PROBE_BYTES,
+		      out);
+}
+
 static void describe_rails(const struct comm *comm, char dev[RAIL_NAME_MAX], uint32_t *count,
 			   struct rail_desc *rails)
 {
@@ -105,6 +111,7 @@ static void open_job(void *arg)
 		      &frame->open.cts);
 	describe_area(comm, comm->rings.acks, sizeof(struct wire_ack) * PATHS_MAX,
 		      &frame->open.acks);
+	describe_probes(comm, &frame->open.probes);
 	pthread_mutex_lock(&comm->lock);
 	comm->expect = FRAME_OPENED;
 	pthread_mutex_unlock(&comm->lock);
@@ -120,26 +127,33 @@ void setup_begin_open(struct comm *comm, const uint8_t token[16])
 	run_job(comm, open_job);
 }
 
+int comm_create_qp(const struct comm *comm, struct ib_rail *rail, struct ib_qp *out)
+{
+	struct ib_qp_opts opts = {.send_wrs_max = WRQ_WRS,
+				  .recv_wrs_max = 1,
+				  .inline_bytes = sizeof(struct wire_cts)};
+
+	if (comm->role == COMM_RECEIVER) {
+		opts.recv_wrs_max = RECV_WRS + 64;
+	}
+	return ib_qp_create(rail, &opts, out);
+}
+
 static int create_path(struct comm *comm, unsigned int local, const struct rail_desc *peer)
 {
 	struct runtime *rt = runtime_instance();
 	unsigned int rail_idx = comm->rail_idx[local];
 	struct comm_path *path = &comm->paths[comm->path_count];
-	struct ib_qp_opts opts = {.send_wrs_max = WRQ_WRS,
-				  .recv_wrs_max = 1,
-				  .inline_bytes = sizeof(struct wire_cts)};
 	int rc;
 
-	if (comm->role == COMM_RECEIVER) {
-		opts.recv_wrs_max = RECV_WRS + 64;
-	}
 	*path = (struct comm_path){.comm = comm,
 				   .idx = comm->path_count,
 				   .rail = &rt->rails->rails[rail_idx],
-				   .peer_rail = *peer};
+				   .peer_rail = *peer,
+				   .traffic_class = comm->traffic_class};
 	rc = worker_start(rt->rail_workers[rail_idx]); /* so that a fence can always be queued */
 	if (!rc) {
-		rc = ib_qp_create(path->rail, &opts, &path->qp);
+		rc = comm_create_qp(comm, path->rail, &path->qp);
 	}
 	if (rc) {
 		LOG_WARN("%s: no queue pair for a path to %s %s: %s", path->rail->label,
@@ -165,6 +179,7 @@ static void create_pairs(struct comm *comm, const struct frame_open *open, struc
 		}
 		path->cts_rkey = open->cts.rkeys[pairs[i].remote];
 		path->ack_rkey = open->acks.rkeys[pairs[i].remote];
+		path->probe_rkey = open->probes.rkeys[pairs[i].remote];
 		out->paths[comm->path_count] = (struct frame_path){
 			.local_rail = pairs[i].local,
 			.remote_rail = pairs[i].remote,
@@ -179,6 +194,9 @@ static const char *check_open(const struct frame_open *open)
 {
 	if (open->window_msgs != WINDOW_MSGS || open->pieces_max != PIECES_MAX) {
 		return "the peer was built with other limits";
+	}
+	if (open->probes.len_bytes < open->rail_count * WIRE_PROBE_BYTES) {
+		return "the peer offered a too small area for probes";
 	}
 	if (open->rail_count == 0 || open->cts.len_bytes < sizeof(struct wire_cts) * WINDOW_MSGS ||
 	    open->acks.len_bytes < sizeof(struct wire_ack) * PATHS_MAX) {
@@ -202,6 +220,7 @@ static void accept_job(void *arg)
 	}
 	comm->peer_cts_addr = open->cts.addr;
 	comm->peer_ack_addr = open->acks.addr;
+	comm->peer_probe_addr = open->probes.addr;
 	snprintf(comm->peer_dev, sizeof(comm->peer_dev), "%s", open->dev);
 	create_pairs(comm, open, &frame.opened);
 	if (comm->path_count == 0) {
@@ -212,6 +231,7 @@ static void accept_job(void *arg)
 	describe_rails(comm, frame.opened.dev, &frame.opened.rail_count, frame.opened.rails);
 	describe_area(comm, comm->rings.records, sizeof(struct wire_record) * WIRE_RECORDS,
 		      &frame.opened.records);
+	describe_probes(comm, &frame.opened.probes);
 	pthread_mutex_lock(&comm->lock);
 	comm->expect = FRAME_PATHS;
 	pthread_mutex_unlock(&comm->lock);
@@ -251,6 +271,7 @@ static void connect_pairs(struct comm *comm, const struct frame_opened *opened,
 
 		rc = create_path(comm, theirs->remote_rail, &opened->rails[theirs->local_rail]);
 		path->record_rkey = opened->records.rkeys[theirs->local_rail];
+		path->probe_rkey = opened->probes.rkeys[theirs->local_rail];
 		comm->path_count++;
 		if (!rc) {
 			rc = ib_qp_connect(&path->qp, &path->peer_rail, &theirs->qp, &rt->cfg,
@@ -266,6 +287,9 @@ static void connect_pairs(struct comm *comm, const struct frame_opened *opened,
 
 static const char *check_opened(const struct comm *comm, const struct frame_opened *opened)
 {
+	if (opened->probes.len_bytes < opened->path_count * WIRE_PROBE_BYTES) {
+		return "the peer offered a too small area for probes";
+	}
 	if (opened->path_count == 0 ||
 	    opened->records.len_bytes < sizeof(struct wire_record) * WIRE_RECORDS) {
 		return "the peer offered no paths or a too small ring";
@@ -292,6 +316,7 @@ static void opened_job(void *arg)
 		goto out;
 	}
 	comm->peer_record_addr = opened->records.addr;
+	comm->peer_probe_addr = opened->probes.addr;
 	snprintf(comm->peer_dev, sizeof(comm->peer_dev), "%s", opened->dev);
 	connect_pairs(comm, opened, &frame.paths);
 	pthread_mutex_lock(&comm->lock);
@@ -333,6 +358,7 @@ static void init_end(struct comm *comm)
 	struct repair_limits limits;
 
 	comm_repair_limits(&limits);
+	limits.salt = (uint32_t)comm->id;
 	if (comm->role == COMM_SENDER) {
 		repair_tx_init(&comm->tx, &comm_repair_ops, comm, &limits, comm->rings.cts,
 			       comm->rings.acks);
@@ -341,6 +367,8 @@ static void init_end(struct comm *comm)
 			       comm->rings.records);
 	}
 	comm->end.path_count = comm->path_count;
+	comm->end.probes_in = comm->rings.probes_in;
+	comm->end.probes_out = comm->rings.probes_out;
 }
 
 /*
@@ -394,9 +422,8 @@ static void paths_job(void *arg)
 			drop_path(comm, i, "dropped by the peer", 0);
 			continue;
 		}
-		/* What a receiver sends are clear-to-send entries and acknowledgements. */
 		rc = ib_qp_connect(&comm->paths[i].qp, &comm->paths[i].peer_rail, &paths->qps[i],
-				   &rt->cfg, rt->cfg.ib_fifo_tc);
+				   &rt->cfg, comm->traffic_class);
 		if (rc) {
 			drop_path(comm, i, "cannot connect", rc);
 			continue;

@@ -5,11 +5,38 @@
 #include "plugin/listen.h"
 #include "plugin/runtime.h"
 #include "plugin/setup.h"
+#include "repair/rejoin.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* Everything that reaches comms from outside: frames, links, device events, time. Loop thread. */
+
+static void take_frame(struct comm *comm, const struct frame *frame, uint64_t now_ns)
+{
+	switch ((int)frame->type) {
+	case FRAME_FENCE:
+		repair_end_on_fence(&comm->end, &frame->fence, now_ns);
+		break;
+	case FRAME_FENCED:
+		repair_end_on_fenced(&comm->end, &frame->fenced, now_ns);
+		break;
+	case FRAME_PONG:
+		comm_progress(comm, now_ns); /* first what came meanwhile */
+		repair_end_answered(&comm->end, now_ns);
+		break;
+	case FRAME_CLOSE:
+		if (comm->role == COMM_SENDER) {
+			repair_tx_on_close(&comm->tx, frame->close.next_seq, now_ns);
+		} else {
+			comm->end.peer_closed = true;
+		}
+		break;
+	default: /* is_end_frame() let nothing else in */
+		repair_rejoin_on_frame(&comm->end, frame, now_ns);
+		break;
+	}
+}
 
 static void on_end_frame(struct comm *comm, const struct frame *frame)
 {
@@ -18,21 +45,21 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 	pthread_mutex_lock(&comm->lock);
 	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
-		if (frame->type == FRAME_FENCE) {
-			repair_end_on_fence(&comm->end, &frame->fence, now_ns);
-		} else if (frame->type == FRAME_FENCED) {
-			repair_end_on_fenced(&comm->end, &frame->fenced, now_ns);
-		} else if (frame->type == FRAME_PONG) {
-			comm_progress(comm, now_ns); /* first what came meanwhile */
-			repair_end_answered(&comm->end, now_ns);
-		} else if (comm->role == COMM_SENDER) {
-			repair_tx_on_close(&comm->tx, frame->close.next_seq, now_ns);
-		} else {
-			comm->end.peer_closed = true;
-		}
+		take_frame(comm, frame, now_ns);
 		comm_progress(comm, now_ns);
 	}
 	pthread_mutex_unlock(&comm->lock);
+}
+
+static bool is_end_frame(enum frame_type type)
+{
+	static const bool is_one[FRAME_TYPE_COUNT] = {
+		[FRAME_FENCE] = true,  [FRAME_FENCED] = true,      [FRAME_CLOSE] = true,
+		[FRAME_PONG] = true,   [FRAME_REJOIN] = true,      [FRAME_REJOINED] = true,
+		[FRAME_PROBED] = true, [FRAME_REJOIN_HINT] = true,
+	};
+
+	return is_one[type];
 }
 
 static void on_frame(void *arg, struct oob_link *link, const struct frame *frame)
@@ -50,8 +77,7 @@ static void on_frame(void *arg, struct oob_link *link, const struct frame *frame
 	}
 	if (comm->link != link) {
 		LOG_WARN_LIMITED("%s named a connection of another peer", oob_link_name(link));
-	} else if (frame->type == FRAME_FENCE || frame->type == FRAME_FENCED ||
-		   frame->type == FRAME_CLOSE || frame->type == FRAME_PONG) {
+	} else if (is_end_frame(frame->type)) {
 		on_end_frame(comm, frame);
 	} else {
 		setup_on_frame(comm, frame);
@@ -137,6 +163,23 @@ static bool concerns(const struct rail_fault *fault, const struct comm_path *pat
 	return false;
 }
 
+/* The port is back: paths that are down on it need not wait for their next attempt. */
+static void hint_paths(struct comm *comm, void *arg)
+{
+	const struct rail_fault *back = arg;
+	uint64_t now_ns;
+
+	pthread_mutex_lock(&comm->lock);
+	now_ns = clock_mono_ns();
+	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
+		if (comm->paths[p].rail->ctx == back->rail->ctx &&
+		    comm->paths[p].rail->port == back->event.port) {
+			repair_rejoin_hint(&comm->end, p, now_ns);
+		}
+	}
+	pthread_mutex_unlock(&comm->lock);
+}
+
 static void fault_paths(struct comm *comm, void *arg)
 {
 	const struct rail_fault *fault = arg;
@@ -163,6 +206,9 @@ void watch_rail_event(void *arg)
 			 fault.event.port);
 		if (fault.event.cause != CAUSE_NONE) {
 			comm_for_each(fault_paths, &fault);
+		} else if (fault.event.kind == IB_EVENT_PORT_UP) {
+			comm_for_each(hint_paths, &fault);
+			runtime_repair_begins();
 		}
 	}
 	if (rc < 0) {

@@ -3,6 +3,7 @@
 #include "include/log.h"
 #include "include/nccl_net.h"
 #include "plugin/comm.h"
+#include "plugin/rejoin_ops.h"
 #include "plugin/runtime.h"
 #include "repair/fence.h"
 
@@ -28,7 +29,9 @@ void comm_repair_limits(struct repair_limits *out)
 				      .window_bytes = cfg->path_window_bytes,
 				      .reap_ms = REAP_MS,
 				      .no_path_ms = (uint32_t)cfg->no_path_ms,
-				      .stall_ms = (uint32_t)cfg->stall_ms};
+				      .stall_ms = (uint32_t)cfg->stall_ms,
+				      .rejoin_min_ms = (uint32_t)cfg->rejoin_min_ms,
+				      .rejoin_max_ms = (uint32_t)cfg->rejoin_max_ms};
 }
 
 /* A full queue is told apart from a broken one: nothing was posted and verbs said ENOMEM. */
@@ -158,6 +161,24 @@ static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)
 	return post(path, &write, 1);
 }
 
+static int op_post_probe(void *ctx, unsigned int p, uint64_t wr_id)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+	struct ib_write write = {
+		.wr_id = wr_id,
+		.local_addr = (uint64_t)(uintptr_t)comm->rings.probes_out +
+			      (uint64_t)p * WIRE_PROBE_BYTES,
+		.remote_addr = comm->peer_probe_addr + (uint64_t)p * WIRE_PROBE_BYTES,
+		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.rkey = path->probe_rkey,
+		.len_bytes = WIRE_PROBE_BYTES,
+		.flags = IB_WRITE_SIGNALED,
+	};
+
+	return post(path, &write, 1);
+}
+
 static int op_post_recvs(void *ctx, unsigned int p, uint64_t wr_id, unsigned int count,
 			 unsigned int *posted)
 {
@@ -273,6 +294,9 @@ const struct repair_ops comm_repair_ops = {
 	.post_ack = op_post_ack,
 	.post_marker = op_post_marker,
 	.post_recvs = op_post_recvs,
+	.post_probe = op_post_probe,
+	.rebuild = rejoin_op_rebuild,
+	.join = rejoin_op_join,
 	.fence = op_fence,
 	.cut = op_cut,
 	.send = op_send,

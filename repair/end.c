@@ -3,6 +3,7 @@
 
 #include "include/log.h"
 #include "repair/fence.h"
+#include "repair/rejoin.h"
 #include "repair/stall.h"
 
 #include <errno.h>
@@ -103,6 +104,9 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 			break;
 		}
 		retire_to(end, id.path, id.idx);
+		if (wc->cause == CAUSE_NONE) {
+			rejoin_probe_placed(end, id.path);
+		}
 		break;
 	case WR_KIND_PART:
 		break;
@@ -164,6 +168,9 @@ void repair_end_fault(struct repair_end *end, unsigned int p, enum cause cause, 
 	}
 	/* A peer that has closed takes its QPs and keys away: errors are expected and fail nothing,
 	 * but the work they leave behind has to come back. */
+	if (cause_class(cause) == CAUSE_CLASS_SOFT && end->paths[p].state == PATH_PROBING) {
+		cause = CAUSE_PROBE; /* nothing but the probe was there to be wrong */
+	}
 	if (cause_class(cause) == CAUSE_CLASS_SOFT && !end->peer_closed) {
 		repair_end_fail(end, cause, p, NULL);
 		return;
@@ -242,6 +249,7 @@ void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		fence_tick(end, p);
 		stall_tick(end, p);
+		rejoin_tick(end, p);
 	}
 	if (!end->failed && !end->peer_closed) {
 		tick_starved(end);
@@ -291,7 +299,8 @@ bool repair_end_is_repairing(const struct repair_end *end)
 	for (unsigned int p = 0; p < end->path_count; p++) {
 		enum path_state state = end->paths[p].state;
 
-		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED) {
+		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED ||
+		    state == PATH_PROBING) {
 			return true;
 		}
 	}

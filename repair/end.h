@@ -36,10 +36,12 @@ struct repair_piece {
 };
 
 enum repair_report_kind {
-	REPAIR_REPORT_FAULT,   /* a path was given up; cause, who saw it */
-	REPAIR_REPORT_DOWN,    /* both ends fenced, the rest handed over */
-	REPAIR_REPORT_NO_PATH, /* the last path is gone, holding */
-	REPAIR_REPORT_FAILED,  /* the comm failed for good */
+	REPAIR_REPORT_FAULT,      /* a path was given up; cause, who saw it */
+	REPAIR_REPORT_DOWN,       /* both ends fenced, the rest handed over */
+	REPAIR_REPORT_NO_PATH,    /* the last path is gone, holding */
+	REPAIR_REPORT_FAILED,     /* the comm failed for good */
+	REPAIR_REPORT_BACK,       /* a path carries traffic again; took_ns: since its fault */
+	REPAIR_REPORT_STILL_DOWN, /* an attempt to rejoin failed */
 };
 
 struct repair_report {
@@ -66,6 +68,8 @@ struct repair_ops {
 	/* Zero bytes, signalled, to anywhere valid: probes a path, or is the last of a QP in ERR.
 	 */
 	int (*post_marker)(void *ctx, unsigned int path, uint64_t wr_id);
+	/* The path's part of probes_out into the peer's memory, signalled. */
+	int (*post_probe)(void *ctx, unsigned int path, uint64_t wr_id);
 	/* *posted is set on error too */
 	int (*post_recvs)(void *ctx, unsigned int path, uint64_t wr_id, unsigned int count,
 			  unsigned int *posted);
@@ -73,6 +77,11 @@ struct repair_ops {
 	void (*fence)(void *ctx, unsigned int path);
 	/* The QP does not flush: enter what its CQ holds, RESET it, then call repair_fence_cut. */
 	void (*cut)(void *ctx, unsigned int path);
+	/* Make a new QP for the path, of a rail read anew, then call repair_rejoin_built. */
+	void (*rebuild)(void *ctx, unsigned int path, uint32_t epoch);
+	/* Connect it, then call repair_rejoin_joined. */
+	void (*join)(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
+		     const struct rail_desc *peer_rail);
 	void (*send)(void *ctx, const struct frame *frame);
 	/* Ask the peer's process for a sign of life over the link, then call repair_end_answered.
 	 */
@@ -82,6 +91,7 @@ struct repair_ops {
 
 /** What differs between sender and receiver; const tables in tx.c and rx.c. */
 struct repair_role {
+	bool offers; /* this end begins a rejoin */
 	void (*arrived)(struct repair_end *end, unsigned int path, uint32_t imm,
 			uint32_t len_bytes);
 	/* an item is back: in state UP it has succeeded, in any other it may be on its way yet */
@@ -106,6 +116,9 @@ struct repair_limits {
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
 	uint32_t no_path_ms;      /* hold this long without any path */
 	uint32_t stall_ms;        /* no completion for this long: ask the peer; 0: never */
+	uint32_t rejoin_min_ms;   /* first attempt to rejoin; 0: never */
+	uint32_t rejoin_max_ms;   /* longest pause between attempts */
+	uint32_t salt;            /* spreads the attempts of different comms */
 };
 
 struct repair_end {
@@ -116,7 +129,9 @@ struct repair_end {
 	unsigned int path_count;
 	unsigned int active_count; /* paths that share the load while they are UP */
 	struct repair_path paths[PATHS_MAX];
-	enum cause failed; /* CAUSE_NONE: alive; sticky */
+	enum cause failed;        /* CAUSE_NONE: alive; sticky */
+	const uint8_t *probes_in; /* WIRE_PROBE_BYTES a path, written by the peer */
+	uint8_t *probes_out;      /* the same, source of the own probes */
 	bool peer_closed;
 	bool closing;        /* this end is being closed: errors are expected */
 	uint64_t starved_ns; /* since when nothing can move; 0: it can */

@@ -10,7 +10,7 @@
 /*
  * Invariants, re-checked by path_check():
  *
- * I1  New work is posted in UP only.                                        (P4)
+ * I1  New work is posted in UP only; in PROBING a probe and, at the receiver, receives. (P4)
  * I2  In FENCED and DOWN every send item and every receive posted on the path is back: no WR of
  *     the epoch can read or write memory at this end any more.              (P2, P4)
  * I3  DOWN is entered only when both ends have fenced: replay starts there. (P4)
@@ -23,12 +23,13 @@
  *   FENCING_HEARD  as FENCING; peer_book is the peer's, read out after the peer's fence
  *   FENCED         I2; FENCED was sent; only the peer is missing
  *   DOWN           I2 on both ends; nothing of the old epoch can land anywhere
+ *   PROBING        QPs of the new epoch are in RTS here; the peer may be UP already and send
  */
 static const struct path_step table[PATH_STATE_COUNT][PATH_EVENT_COUNT] =
 	{
 		[PATH_PARKED] =
 			{
-				[PATH_EV_READY] = {true, PATH_UP, PATH_ACT_NONE},
+				[PATH_EV_READY] = {true, PATH_UP, PATH_ACT_RESUME},
 				[PATH_EV_FAULT] = {true, PATH_PARKED, PATH_ACT_NONE},
 			},
 		[PATH_UP] =
@@ -63,6 +64,20 @@ static const struct path_step table[PATH_STATE_COUNT][PATH_EVENT_COUNT] =
 		[PATH_DOWN] =
 			{
 				[PATH_EV_FAULT] = {true, PATH_DOWN, PATH_ACT_NONE},
+				/* the peer probed and failed before this end had joined */
+				[PATH_EV_PEER_FENCE] = {true, PATH_FENCED, PATH_ACT_ANNOUNCE},
+				[PATH_EV_PEER_FENCED] = {true, PATH_DOWN,
+							 PATH_ACT_ANNOUNCE | PATH_ACT_KEEP |
+								 PATH_ACT_RECONCILE},
+				[PATH_EV_JOINED] = {true, PATH_PROBING, PATH_ACT_PROBE},
+			},
+		[PATH_PROBING] =
+			{
+				[PATH_EV_READY] = {true, PATH_UP, PATH_ACT_RESUME},
+				[PATH_EV_FAULT] = {true, PATH_FENCING, PATH_ACT_BEGIN},
+				[PATH_EV_PEER_FENCE] = {true, PATH_FENCING, PATH_ACT_BEGIN},
+				[PATH_EV_PEER_FENCED] = {true, PATH_FENCING_HEARD,
+							 PATH_ACT_BEGIN | PATH_ACT_KEEP},
 			},
 };
 

@@ -16,14 +16,16 @@
 	X(FENCING)       /* own fence under way, the peer's is not known to be done */             \
 	X(FENCING_HEARD) /* own fence under way, the peer's is done */                             \
 	X(FENCED)        /* own fence done and announced, the peer's is not known to be done */    \
-	X(DOWN)          /* both fenced, books compared, the rest handed to other paths */
+	X(DOWN)          /* both fenced, books compared, the rest handed to other paths */         \
+	X(PROBING)       /* new QPs connected at this end, probes of both ends under way */
 
 #define PATH_EVENT_LIST(X)                                                                         \
-	X(READY)       /* both ends reached RTS */                                                 \
+	X(READY)       /* both ends reached RTS, after a fence also the probes got through */      \
 	X(FAULT)       /* this end saw it fail */                                                  \
 	X(PEER_FENCE)  /* the peer has begun to fence it */                                        \
 	X(SELF_FENCED) /* own QPs in ERR and every WR back */                                      \
-	X(PEER_FENCED) /* the peer's FENCED, with its book, is in */
+	X(PEER_FENCED) /* the peer's FENCED, with its book, is in */                               \
+	X(JOINED)      /* new QP of this epoch is in RTS at this end */
 
 enum path_state {
 #define PATH_STATE_ENUM(name) PATH_##name,
@@ -46,12 +48,30 @@ enum path_action {
 	PATH_ACT_KEEP = 2,      /* keep the peer's book until both are fenced */
 	PATH_ACT_ANNOUNCE = 4,  /* read out the own book, send FENCED */
 	PATH_ACT_RECONCILE = 8, /* compare the books, hand over the rest, raise the epoch */
+	PATH_ACT_PROBE = 16,    /* post receives, write the probe */
+	PATH_ACT_RESUME = 32,   /* carry traffic again */
 };
 
 struct path_step {
 	bool legal;
 	enum path_state next;
 	unsigned int actions; /* enum path_action */
+};
+
+/** Coming back (repair/rejoin.h). */
+struct rejoin_state {
+	bool is_busy;    /* a rebuild or join job is under way */
+	bool is_offered; /* sender: REJOIN was sent, no answer yet */
+	bool was_up;     /* the path has carried traffic in this epoch */
+	bool is_probed;  /* own probe was placed */
+	uint32_t peer_probed_epoch;
+	unsigned int level; /* of the back-off */
+	unsigned int flap_count;
+	uint64_t try_ns;     /* next attempt */
+	uint64_t up_ns;      /* since when UP */
+	uint64_t probing_ns; /* since when PROBING */
+	struct qp_addr own_qp, peer_qp;
+	struct rail_desc own_rail, peer_rail;
 };
 
 /** One path at one end. Owner: the comm's lock. */
@@ -64,6 +84,7 @@ struct repair_path {
 	bool cause_is_peer; /* the peer saw it first */
 	enum cause cause;   /* first cause seen in this epoch */
 	uint64_t fault_ns, errored_ns;
+	uint64_t down_ns;        /* fault that ended its last time UP */
 	uint64_t posted_ns;      /* last post */
 	uint64_t progress_ns;    /* last completion, or start of waiting for one */
 	uint64_t asked_ns;       /* when the peer was asked about a stall; 0: not */
@@ -72,6 +93,7 @@ struct repair_path {
 	uint32_t recvs_out;      /* receives posted and not completed */
 	struct wrq sq;
 	struct frame_fenced peer_book; /* valid in FENCING_HEARD */
+	struct rejoin_state rejoin;
 };
 
 /** The transition for (state, event); illegal ones have legal = false. Pure. */

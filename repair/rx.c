@@ -30,7 +30,7 @@ static void post_recvs(struct repair_rx *rx, unsigned int p)
 	unsigned int posted = 0;
 	int rc;
 
-	if (path->state != PATH_UP || want < RECV_BATCH) {
+	if ((path->state != PATH_UP && path->state != PATH_PROBING) || want < RECV_BATCH) {
 		return;
 	}
 	rc = rx->end.ops->post_recvs(rx->end.ctx, p, repair_end_wr_id(&rx->end, p, WR_KIND_RECV),

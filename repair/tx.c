@@ -237,6 +237,7 @@ static void tx_probe(struct repair_end *end, unsigned int path)
 }
 
 static const struct repair_role tx_role = {
+	.offers = true,
 	.arrived = tx_arrived,
 	.retire = tx_retire,
 	.read_out = tx_read_out,

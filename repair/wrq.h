@@ -17,6 +17,7 @@ enum wrq_kind {
 	WRQ_RECTS,  /* repeated clear-to-send entry of a slot */
 	WRQ_ACK,    /* acknowledgement word */
 	WRQ_MARKER, /* zero bytes: a probe, or the last of a QP in ERR, flushed behind everything */
+	WRQ_PROBE,  /* of a path that comes back */
 	WRQ_KIND_COUNT
 };
 

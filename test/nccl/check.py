@@ -37,7 +37,7 @@ def rank_env(args, net, rank, folder, port):
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
         "NCCL_HOSTID": f"braid-check-{rank}", "NCCL_SOCKET_IFNAME": "lo",
         "NCCL_NVLS_ENABLE": "0", "NCCL_IB_DISABLE": "0",
-        "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "INFO"), "NCCL_DEBUG_SUBSYS": "INIT,NET",
+        "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "INFO"), "NCCL_DEBUG_SUBSYS": os.environ.get("NCCL_DEBUG_SUBSYS", "INIT,NET"),
         "LD_LIBRARY_PATH": ":".join(part for part in libs if part),
         "FABRIC_DIR": os.path.join(folder, "fabric"), "FABRIC_HOST": str(rank),
         "FABRIC_RAILS": str(args.rails), "FABRIC_RATE_MBPS": str(args.rate),
@@ -48,7 +48,7 @@ def rank_env(args, net, rank, folder, port):
     else:
         # GIN probing of 2.28 crashes on devices that are not mlx5; timeouts as Braid's own.
         env.update({"NCCL_NET_PLUGIN": "none", "NCCL_NET": "IB", "NCCL_GIN_TYPE": "2",
-                    "NCCL_IB_MERGE_NICS": "0", "NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "6",
+                    "NCCL_IB_MERGE_NICS": os.environ.get("NCCL_IB_MERGE_NICS", "0"), "NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "6",
                     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"})
     return env
 

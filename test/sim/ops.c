@@ -266,7 +266,8 @@ static void op_report(void *ctx, const struct repair_report *report)
 {
 	struct host *host = ctx;
 	struct sim *sim = host->sim;
-	static const char *const kinds[] = {"fault", "down", "no path", "FAILED"};
+	static const char *const kinds[] = {"fault",  "down", "no path",
+					    "FAILED", "back", "still down"};
 
 	TRACE(sim, "%s reports %s: path %u epoch %u, %s%s, replays %u pieces, %u entries again %s",
 	      host->side == SIDE_TX ? "tx" : "rx", kinds[report->kind], report->path, report->epoch,
@@ -283,6 +284,8 @@ static void op_report(void *ctx, const struct repair_report *report)
 		fault_hook(sim, WHEN_DOWN);
 		break;
 	case REPAIR_REPORT_NO_PATH:
+	case REPAIR_REPORT_BACK:
+	case REPAIR_REPORT_STILL_DOWN:
 		break;
 	case REPAIR_REPORT_FAILED:
 		host->failed = report->cause;

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/rejoin_ops.h"
+
+#include "include/clock.h"
+#include "plugin/comm.h"
+#include "plugin/runtime.h"
+#include "repair/rejoin.h"
+
+#include <errno.h>
+
+/*
+ * Jobs of one path never overlap (repair's is_busy), and the rail's worker runs them behind the
+ * fence jobs of earlier epochs, so none of those meets the new QP.
+ */
+
+/* The new QP takes the place of the fenced one, unless the comm has moved on meanwhile. */
+static bool swap_qp(struct comm_path *path, struct ib_qp *qp)
+{
+	struct comm *comm = path->comm;
+	const struct repair_path *state = &comm->end.paths[path->idx];
+	bool wanted;
+
+	pthread_mutex_lock(&comm->lock);
+	wanted = comm->state == COMM_READY && !comm->is_quiet && state->state == PATH_DOWN &&
+		 state->epoch == path->rejoin_epoch;
+	if (wanted) {
+		struct ib_qp old = path->qp;
+
+		path->qp = *qp;
+		*qp = old;
+	}
+	pthread_mutex_unlock(&comm->lock);
+	ib_qp_destroy(qp); /* the old one, or the one that nobody wants */
+	return wanted;
+}
+
+static void rebuild_job(void *arg)
+{
+	struct comm_path *path = arg;
+	struct comm *comm = path->comm;
+	struct rail_desc rail;
+	struct qp_addr addr;
+	struct ib_qp qp;
+	bool moved;
+	int rc;
+
+	rc = ib_rail_refresh(path->rail, &runtime_instance()->cfg, &moved);
+	if (!rc) {
+		rc = comm_create_qp(comm, path->rail, &qp);
+	}
+	if (!rc) {
+		addr = (struct qp_addr){.qpn = qp.qpn, .psn = qp.psn};
+		ib_rail_describe(path->rail, &rail);
+		rc = swap_qp(path, &qp) ? 0 : -ECANCELED;
+	}
+	pthread_mutex_lock(&comm->lock);
+	repair_rejoin_built(&comm->end, path->idx, path->rejoin_epoch, rc, &addr, &rail,
+			    clock_mono_ns());
+	pthread_mutex_unlock(&comm->lock);
+	comm_put(comm);
+}
+
+static void join_job(void *arg)
+{
+	struct comm_path *path = arg;
+	struct comm *comm = path->comm;
+	int rc;
+
+	rc = ib_qp_connect(&path->qp, &path->peer_rail, &path->rejoin_peer,
+			   &runtime_instance()->cfg, path->traffic_class);
+	pthread_mutex_lock(&comm->lock);
+	repair_rejoin_joined(&comm->end, path->idx, path->rejoin_epoch, rc, clock_mono_ns());
+	pthread_mutex_unlock(&comm->lock);
+	comm_put(comm);
+}
+
+static void post_job(struct comm_path *path, uint32_t epoch, void (*fn)(void *arg))
+{
+	path->rejoin_epoch = epoch;
+	path->rejoin_job = (struct worker_job){.fn = fn, .arg = path};
+	comm_hold(path->comm);
+	worker_post(runtime_instance()->rail_workers[path->rail->idx], &path->rejoin_job);
+}
+
+void rejoin_op_rebuild(void *ctx, unsigned int p, uint32_t epoch)
+{
+	struct comm *comm = ctx;
+
+	post_job(&comm->paths[p], epoch, rebuild_job);
+}
+
+void rejoin_op_join(void *ctx, unsigned int p, uint32_t epoch, const struct qp_addr *peer,
+		    const struct rail_desc *peer_rail)
+{
+	struct comm *comm = ctx;
+	struct comm_path *path = &comm->paths[p];
+
+	path->rejoin_peer = *peer;
+	path->peer_rail = *peer_rail;
+	post_job(path, epoch, join_job);
+	runtime_repair_begins(); /* the probe's completion has to be polled */
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repair/rejoin.h"
+
+#include "include/clock.h"
+#include "include/log.h"
+#include "repair/fence.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+	PROBE_BOUND_MS = 3000, /* an HCA gives up after about 0.5 s by default */
+	QUIET_MS = 60000,      /* a path that held this long has a clean record */
+	LEVEL_MAX = 16,
+};
+
+static uint32_t mix(uint32_t value)
+{
+	value ^= value >> 16;
+	value *= 0x7feb352du;
+	value ^= value >> 15;
+	value *= 0x846ca68bu;
+	return value ^ value >> 16;
+}
+
+void rejoin_pattern(unsigned int path, uint32_t epoch, uint8_t out[WIRE_PROBE_BYTES])
+{
+	for (uint32_t i = 0; i < WIRE_PROBE_BYTES; i += sizeof(uint32_t)) {
+		uint32_t word = mix(epoch * 0x9e3779b9u + path * 0x85ebca6bu + i + 1);
+
+		memcpy(out + i, &word, sizeof(word));
+	}
+}
+
+/* Delay of the present level, spread so that the comms of a rail do not all come at once. */
+static uint64_t delay_ns(const struct repair_end *end, unsigned int p)
+{
+	const struct rejoin_state *rejoin = &end->paths[p].rejoin;
+	uint64_t delay_ms = (uint64_t)end->limits.rejoin_min_ms << rejoin->level;
+	uint32_t spread = mix(end->limits.salt + end->paths[p].epoch * 31 + p) % 256;
+
+	if (delay_ms > end->limits.rejoin_max_ms) {
+		delay_ms = end->limits.rejoin_max_ms;
+	}
+	return (delay_ms + delay_ms * spread / 1024) * NS_PER_MS;
+}
+
+static void schedule(struct repair_end *end, unsigned int p)
+{
+	end->paths[p].rejoin.try_ns = end->now_ns + delay_ns(end, p);
+}
+
+static void step_back(struct repair_end *end, unsigned int p)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	rejoin->is_offered = false;
+	rejoin->level += rejoin->level < LEVEL_MAX;
+	schedule(end, p);
+}
+
+void rejoin_went_down(struct repair_end *end, unsigned int p)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	rejoin->is_offered = false;
+	rejoin->is_probed = false;
+	if (rejoin->was_up) {
+		bool held = end->now_ns - rejoin->up_ns >= QUIET_MS * NS_PER_MS;
+
+		rejoin->flap_count = held ? 0 : rejoin->flap_count + 1;
+		/* The first failure of a path is no flap. */
+		rejoin->level = rejoin->flap_count > 1 ? rejoin->flap_count - 1 : 0;
+		rejoin->level = rejoin->level > LEVEL_MAX ? LEVEL_MAX : rejoin->level;
+		schedule(end, p);
+	} else {
+		step_back(end, p);
+	}
+	rejoin->was_up = false;
+}
+
+void rejoin_went_up(struct repair_end *end, unsigned int p)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	rejoin->was_up = true;
+	rejoin->up_ns = end->now_ns;
+	rejoin->is_offered = false;
+}
+
+static void send_rejoin(struct repair_end *end, unsigned int p, enum frame_type type, int err,
+			const struct qp_addr *qp, const struct rail_desc *rail)
+{
+	struct frame frame = {.type = type};
+
+	frame.rejoin.path = (uint8_t)p;
+	frame.rejoin.epoch = end->paths[p].epoch;
+	frame.rejoin.err = err;
+	if (qp) {
+		frame.rejoin.qp = *qp;
+		frame.rejoin.rail = *rail;
+	} else {
+		frame.rejoin.rail = end->paths[p].rejoin.peer_rail; /* anything well formed */
+	}
+	end->ops->send(end->ctx, &frame);
+}
+
+static void send_probed(struct repair_end *end, unsigned int p, enum frame_type type)
+{
+	struct frame frame = {.type = type};
+
+	frame.probed.path = (uint8_t)p;
+	frame.probed.epoch = end->paths[p].epoch;
+	end->ops->send(end->ctx, &frame);
+}
+
+static bool is_alive(const struct repair_end *end)
+{
+	return !end->failed && !end->closing && !end->peer_closed;
+}
+
+/* A job's answer counts only if its path still waits for it. */
+static bool take_answer(struct repair_end *end, unsigned int p, uint32_t epoch, uint64_t now_ns)
+{
+	struct repair_path *path = &end->paths[p];
+
+	ASSERT(p < end->path_count);
+	end->now_ns = now_ns;
+	path->rejoin.is_busy = false;
+	return is_alive(end) && path->state == PATH_DOWN && path->epoch == epoch;
+}
+
+void repair_rejoin_built(struct repair_end *end, unsigned int p, uint32_t epoch, int err,
+			 const struct qp_addr *qp, const struct rail_desc *rail, uint64_t now_ns)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	if (!take_answer(end, p, epoch, now_ns)) {
+		return;
+	}
+	if (err) {
+		if (!end->role->offers) {
+			send_rejoin(end, p, FRAME_REJOINED, err, NULL, NULL);
+		}
+		step_back(end, p);
+		return;
+	}
+	rejoin->own_qp = *qp;
+	rejoin->own_rail = *rail;
+	if (end->role->offers) {
+		rejoin->is_offered = true;
+		send_rejoin(end, p, FRAME_REJOIN, 0, qp, rail);
+		return;
+	}
+	rejoin->is_busy = true;
+	end->ops->join(end->ctx, p, epoch, &rejoin->peer_qp, &rejoin->peer_rail);
+}
+
+void repair_rejoin_joined(struct repair_end *end, unsigned int p, uint32_t epoch, int err,
+			  uint64_t now_ns)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	if (!take_answer(end, p, epoch, now_ns)) {
+		return;
+	}
+	if (err) {
+		if (!end->role->offers) {
+			send_rejoin(end, p, FRAME_REJOINED, err, NULL, NULL);
+		}
+		/* A receiver that is probing already finds out by the bound on probing. */
+		step_back(end, p);
+		return;
+	}
+	fence_event(end, p, PATH_EV_JOINED, NULL);
+	if (!end->role->offers && end->paths[p].state == PATH_PROBING) {
+		send_rejoin(end, p, FRAME_REJOINED, 0, &rejoin->own_qp, &rejoin->own_rail);
+	}
+}
+
+static void on_offer(struct repair_end *end, unsigned int p, const struct frame_rejoin *frame)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	if (end->role->offers) {
+		repair_end_fail(end, CAUSE_PROTOCOL, p, "a receiver offered to rejoin");
+		return;
+	}
+	rejoin->peer_rail = frame->rail;
+	if (end->paths[p].state != PATH_DOWN || rejoin->is_busy) {
+		send_rejoin(end, p, FRAME_REJOINED, -EBUSY, NULL, NULL);
+		return;
+	}
+	rejoin->peer_qp = frame->qp;
+	rejoin->is_busy = true;
+	end->ops->rebuild(end->ctx, p, frame->epoch);
+}
+
+static void on_answer(struct repair_end *end, unsigned int p, const struct frame_rejoin *frame)
+{
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
+
+	if (!rejoin->is_offered || end->paths[p].state != PATH_DOWN) {
+		return;
+	}
+	if (frame->err) {
+		step_back(end, p);
+		return;
+	}
+	rejoin->is_offered = false;
+	rejoin->is_busy = true;
+	rejoin->peer_rail = frame->rail;
+	end->ops->join(end->ctx, p, frame->epoch, &frame->qp, &frame->rail);
+}
+
+/* Own probe placed, the peer's too and it is what it should be: the path is back. */
+static void try_up(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+	uint8_t want[WIRE_PROBE_BYTES];
+
+	if (path->state != PATH_PROBING || !path->rejoin.is_probed ||
+	    path->rejoin.peer_probed_epoch != path->epoch) {
+		return;
+	}
+	rejoin_pattern(p, path->epoch, want);
+	if (memcmp(end->probes_in + (size_t)p * WIRE_PROBE_BYTES, want, sizeof(want)) != 0) {
+		repair_end_fault(end, p, CAUSE_PROBE, end->now_ns);
+		return;
+	}
+	fence_event(end, p, PATH_EV_READY, NULL);
+}
+
+/* The epoch is not known here yet when frames overtake the raise at this end: kept for later. */
+static bool is_current(struct repair_end *end, unsigned int p, uint32_t epoch)
+{
+	if (p >= end->path_count || end->paths[p].state == PATH_PARKED) {
+		repair_end_fail(end, CAUSE_PROTOCOL, PATHS_MAX,
+				"rejoin of a path that is not there");
+		return false;
+	}
+	return epoch == end->paths[p].epoch;
+}
+
+void repair_rejoin_on_frame(struct repair_end *end, const struct frame *frame, uint64_t now_ns)
+{
+	bool is_offer = frame->type == FRAME_REJOIN || frame->type == FRAME_REJOINED;
+	unsigned int p = is_offer ? frame->rejoin.path : frame->probed.path;
+	uint32_t epoch = is_offer ? frame->rejoin.epoch : frame->probed.epoch;
+
+	end->now_ns = now_ns;
+	if (!is_alive(end) || !is_current(end, p, epoch)) {
+		return;
+	}
+	if (frame->type == FRAME_REJOIN) {
+		on_offer(end, p, &frame->rejoin);
+	} else if (frame->type == FRAME_REJOINED) {
+		on_answer(end, p, &frame->rejoin);
+	} else if (frame->type == FRAME_PROBED) {
+		end->paths[p].rejoin.peer_probed_epoch = epoch;
+		try_up(end, p);
+	} else {
+		repair_rejoin_hint(end, p, now_ns);
+	}
+}
+
+void repair_rejoin_hint(struct repair_end *end, unsigned int p, uint64_t now_ns)
+{
+	struct repair_path *path = &end->paths[p];
+
+	end->now_ns = now_ns;
+	if (end->limits.rejoin_min_ms == 0 || !is_alive(end) || path->state != PATH_DOWN) {
+		return;
+	}
+	if (!end->role->offers) {
+		send_probed(end, p, FRAME_REJOIN_HINT);
+	} else if (path->rejoin.flap_count <= 1) {
+		path->rejoin.level = 0;
+		path->rejoin.try_ns = now_ns;
+	}
+}
+
+void rejoin_begin_probe(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+	struct wrq_item item = {.kind = WRQ_PROBE, .signalled = true};
+	int rc;
+
+	path->rejoin.probing_ns = end->now_ns;
+	path->rejoin.is_probed = false;
+	end->role->pump(end); /* the receiver's receives */
+	if (path->state != PATH_PROBING) {
+		return;
+	}
+	rejoin_pattern(p, path->epoch, end->probes_out + (size_t)p * WIRE_PROBE_BYTES);
+	rc = end->ops->post_probe(end->ctx, p, repair_end_wr_id(end, p, WR_KIND_ITEM));
+	if (rc == -EAGAIN) {
+		rc = -ENOBUFS; /* the queue is new and empty */
+	}
+	repair_end_posted(end, p, item, rc);
+}
+
+void rejoin_probe_placed(struct repair_end *end, unsigned int p)
+{
+	if (end->paths[p].state != PATH_PROBING) {
+		return;
+	}
+	end->paths[p].rejoin.is_probed = true;
+	send_probed(end, p, FRAME_PROBED);
+	try_up(end, p);
+}
+
+void rejoin_tick(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+	struct rejoin_state *rejoin = &path->rejoin;
+
+	if (end->limits.rejoin_min_ms == 0 || !is_alive(end)) {
+		return;
+	}
+	if (path->state == PATH_PROBING) {
+		if (end->now_ns - rejoin->probing_ns >= PROBE_BOUND_MS * NS_PER_MS) {
+			repair_end_fault(end, p, CAUSE_PROBE, end->now_ns);
+		}
+		return;
+	}
+	if (path->state == PATH_DOWN && end->role->offers && !rejoin->is_busy &&
+	    !rejoin->is_offered && end->now_ns >= rejoin->try_ns) {
+		rejoin->is_busy = true;
+		end->ops->rebuild(end->ctx, p, path->epoch);
+	}
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BRAID_REPAIR_REJOIN_H
+#define BRAID_REPAIR_REJOIN_H
+
+#include "repair/end.h"
+
+/**
+ * A path that is DOWN comes back (P10), without end and by itself:
+ *
+ *   sender                                         receiver
+ *   new QP (rebuild)
+ *   REJOIN{path, epoch, QP, rail}   ------------->
+ *                                                  new QP, connect it, PROBING: receives, probe
+ *            <------------------------------------ REJOINED{path, epoch, QP, rail}, or err
+ *   connect, PROBING: probe
+ *   own probe placed: PROBED{path, epoch}  <----->  own probe placed: PROBED{path, epoch}
+ *   own probe placed and peer's arrived: UP        the same
+ *
+ * QPs and PSNs are fresh, the epoch is the one that the last fence raised to: nothing of an older
+ * epoch fits. A probe is WIRE_PROBE_BYTES of a pattern that names path and epoch; when the peer
+ * says it was placed, the bytes are compared, so a rail that loses long packets does not come back.
+ *
+ * Whatever goes wrong while PROBING is a fault like any other: both ends fence the new epoch,
+ * nothing is missing, the epoch is raised, and the next attempt comes later. When only one end was
+ * PROBING the other answers FENCE from DOWN.
+ *
+ * Back-off: from rejoin_min_ms doubling to rejoin_max_ms, with a spread of a quarter. A path that
+ * fails again soon after it came back starts where it was, one step higher (damping); one that held
+ * for QUIET_MS starts again from the bottom. A port that becomes active asks for an attempt at
+ * once, unless the path flaps.
+ */
+
+/** Result of ops->rebuild for the epoch it was asked for. err 0: qp and rail are this end's. */
+void repair_rejoin_built(struct repair_end *end, unsigned int path, uint32_t epoch, int err,
+			 const struct qp_addr *qp, const struct rail_desc *rail, uint64_t now_ns);
+
+/** Result of ops->join. */
+void repair_rejoin_joined(struct repair_end *end, unsigned int path, uint32_t epoch, int err,
+			  uint64_t now_ns);
+
+/** REJOIN, REJOINED, REJOIN_HINT, PROBED of the peer. */
+void repair_rejoin_on_frame(struct repair_end *end, const struct frame *frame, uint64_t now_ns);
+
+/** The local port of the path is usable again: try soon. */
+void repair_rejoin_hint(struct repair_end *end, unsigned int path, uint64_t now_ns);
+
+/* For end.c and fence.c. */
+void rejoin_begin_probe(struct repair_end *end, unsigned int path);
+void rejoin_probe_placed(struct repair_end *end, unsigned int path);
+void rejoin_went_down(struct repair_end *end, unsigned int path);
+void rejoin_went_up(struct repair_end *end, unsigned int path);
+void rejoin_tick(struct repair_end *end, unsigned int path);
+
+/** The pattern of a probe. Pure. */
+void rejoin_pattern(unsigned int path, uint32_t epoch, uint8_t out[WIRE_PROBE_BYTES]);
+
+#endif
