@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
 	HEAD_HEIGHT = 124,
@@ -77,9 +78,9 @@ static const char *title_find(const struct picture *picture, char *text, size_t 
 		snprintf(text, cap, "No rail failed while an all-reduce was running");
 	} else if (demo->is_cut && !facts->missing) {
 		snprintf(text, cap,
-			 "Rail %u of host %u was cut in the middle of a message, and the job "
-			 "went on",
-			 demo->rail, demo->host);
+			 "Rail %u of host %u %s in the middle of a message, and the job went on",
+			 demo->rail, demo->host,
+			 strncmp(demo->rule, "cut ", 4) == 0 ? "was cut" : "failed");
 	} else {
 		snprintf(text, cap, "Rail %u of host %u got a fault, and the job went on",
 			 demo->rail, demo->host);

@@ -121,6 +121,14 @@ uint64_t facts_replayed(const struct incidents *incidents, uint64_t from_ns, uin
 	return sum;
 }
 
+/** Length of a cause without its remark in brackets. */
+static size_t cause_length(const char *cause)
+{
+	const char *end = strstr(cause, " (");
+
+	return end ? (size_t)(end - cause) : strlen(cause);
+}
+
 static void incidents_look(struct facts *facts, const struct incidents *incidents)
 {
 	for (size_t i = 0; i < incidents->count; i++) {
@@ -133,9 +141,11 @@ static void incidents_look(struct facts *facts, const struct incidents *incident
 		if (strcmp(incident->name, "path_fault") == 0 &&
 		    (!facts->noticed_ns || at_ns < facts->noticed_ns)) {
 			facts->noticed_ns = at_ns;
-			snprintf(facts->cause, sizeof(facts->cause), "%s", incident->cause);
+			/* Both ends tell it; "(seen by the peer)" is which of them it was. */
+			snprintf(facts->cause, sizeof(facts->cause), "%.*s",
+				 (int)cause_length(incident->cause), incident->cause);
 		}
-		if (incident->bytes_replayed >= 0) {
+		if (incident->bytes_replayed > 0) {
 			facts->replayed_bytes += (uint64_t)incident->bytes_replayed;
 			facts->replayed_pieces +=
 				incident->count > 0 ? (uint64_t)incident->count : 0;

@@ -82,13 +82,13 @@ static void iterations_draw(const struct picture *picture, double top)
 		if (right - left > 16) {
 			svg_text(file, (struct point){mid, top + 16}, classes, "%u", i + 1);
 		}
-		if (right - left > 56 && iteration->done) {
-			svg_text(file, (struct point){mid, top + 32}, "note mid", "%.0f ms",
+		if (right - left > 32 && iteration->done) {
+			svg_text(file, (struct point){mid, top + 32}, "note mid", "%.0f",
 				 iteration_ms(iteration));
 		}
 	}
 	svg_text(file, (struct point){PLOT_LEFT - 12, top + 16}, "end", "all-reduce");
-	svg_text(file, (struct point){PLOT_LEFT - 12, top + 32}, "note end", "took");
+	svg_text(file, (struct point){PLOT_LEFT - 12, top + 32}, "note end", "took, ms");
 }
 
 /** Points of the send rate of one rail of one host; returns how many. */

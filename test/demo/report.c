@@ -108,6 +108,9 @@ void report_facts(const struct facts *facts, const struct demo *demo)
 		       facts->replayed_bytes, facts->replayed_pieces,
 		       after_cut_ms(facts, facts->replayed_ns));
 	}
+	if (facts->noticed_ns && !facts->replayed_ns) {
+		printf("replayed:  nothing, the receivers had it all\n");
+	}
 	slowdown_print(facts, demo);
 	printf("verdict:   %s%s\n",
 	       facts->missing ? "FAIL: " : "PASS: every element of every all-reduce was right",

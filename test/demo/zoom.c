@@ -148,24 +148,31 @@ static void boundaries_draw(const struct picture *picture, double bottom)
 	}
 }
 
-static void axes_draw(const struct picture *picture, double bottom)
+static void rate_axis_draw(const struct picture *picture, double bottom)
 {
 	struct scale rate = rate_scale(picture, bottom);
-	double from_ms = ms_at(picture, picture->lens_from_ns);
-	double to_ms = ms_at(picture, picture->lens_to_ns);
-	struct scale time = {from_ms, to_ms, PLOT_LEFT, PLOT_RIGHT};
 	double step = scale_step(rate.value_to, 5);
 	FILE *file = picture->file;
 
 	for (int i = 0; i * step <= rate.value_to; i++) {
 		double y = scale_at(&rate, i * step);
 
-		svg_line(file, (struct point){PLOT_LEFT, y}, (struct point){PLOT_RIGHT, y},
-			 i ? "grid" : "axis");
+		svg_line(file, (struct point){PLOT_LEFT, y}, (struct point){PLOT_RIGHT, y}, "grid");
 		svg_text(file, (struct point){PLOT_LEFT - 8, y + 4}, "tick end", "%g", i * step);
 	}
 	svg_text(file, (struct point){PLOT_LEFT - 8, bottom - PLOT - 8}, "tick end", "MB/s");
-	step = scale_step(to_ms - from_ms, 12);
+}
+
+static void time_axis_draw(const struct picture *picture, double bottom)
+{
+	double from_ms = ms_at(picture, picture->lens_from_ns);
+	double to_ms = ms_at(picture, picture->lens_to_ns);
+	struct scale time = {from_ms, to_ms, PLOT_LEFT, PLOT_RIGHT};
+	double step = scale_step(to_ms - from_ms, 12);
+	FILE *file = picture->file;
+
+	svg_line(file, (struct point){PLOT_LEFT, bottom}, (struct point){PLOT_RIGHT, bottom},
+		 "axis");
 	for (double ms = ceil(from_ms / step) * step; ms <= to_ms; ms += step) {
 		double x = scale_at(&time, ms);
 
@@ -174,7 +181,30 @@ static void axes_draw(const struct picture *picture, double bottom)
 			 fabs(ms) < step / 2 ? 0 : ms);
 	}
 	svg_text(file, (struct point){(PLOT_LEFT + PLOT_RIGHT) / 2.0, bottom + 36}, "note mid",
-		 "milliseconds after the cut");
+		 "milliseconds after the fault");
+}
+
+/** Say why nothing moves between the cut and its being noticed, where that is so. */
+static void pause_draw(const struct picture *picture, double bottom)
+{
+	const struct facts *facts = picture->facts;
+	double left = x_at(picture, facts->cut_ns);
+	double right = x_at(picture, facts->noticed_ns);
+	uint64_t quarter_ns = (facts->noticed_ns - facts->cut_ns) / 4;
+	double rate = 0;
+
+	if (!facts->noticed_ns || right - left < 300) {
+		return;
+	}
+	for (uint32_t rail = 0; rail < picture->timeline->rail_count; rail++) {
+		rate += series_rate_mbps(&picture->timeline->series[picture->demo->host][rail],
+					 facts->cut_ns + quarter_ns,
+					 facts->noticed_ns - quarter_ns);
+	}
+	if (rate < picture->rate_max * picture->timeline->rail_count / 20) {
+		svg_text(picture->file, (struct point){(left + right) / 2, bottom - PLOT / 2.0},
+			 "note mid", "waiting for what was under way on the lost rail");
+	}
 }
 
 /** A moment of the fault, with the words that go with it. */
@@ -249,9 +279,11 @@ void zoom_draw(const struct picture *picture, double top)
 		return;
 	}
 	svg_text(picture->file, (struct point){32, top + 22}, "head",
-		 "Host %u: all it sent, by rail, around the cut", picture->demo->host);
+		 "Host %u: all it sent, by rail, around the fault", picture->demo->host);
 	boundaries_draw(picture, bottom);
+	rate_axis_draw(picture, bottom);
 	stack_draw(picture, bottom);
-	axes_draw(picture, bottom);
+	time_axis_draw(picture, bottom);
+	pause_draw(picture, bottom);
 	callouts_draw(picture, callouts_top);
 }

@@ -86,7 +86,7 @@ static void run_build(const struct shape *shape)
 				    .bytes_replayed = -1,
 				    .count = -1,
 				    .name = "path_fault",
-				    .cause = "no progress"};
+				    .cause = "no progress (seen by the peer)"};
 	told[1] = (struct incident){
 		.time_ns = 258000000, .bytes_replayed = 64, .count = 2, .name = "path_down"};
 	incidents = (struct incidents){.list = told, .count = shape->has_replay ? 2 : 1};

@@ -62,7 +62,7 @@ static void test_empty(void **state)
 
 	(void)state;
 	draw(&none);
-	assert_null(strstr(page, "around the cut"));
+	assert_null(strstr(page, "around the fault"));
 }
 
 static void test_one_sample(void **state)
@@ -73,7 +73,7 @@ static void test_one_sample(void **state)
 	take("sample,9000000000000000,0,0,5,5,");
 	draw(&none);
 	assert_non_null(strstr(page, ">rail 0<"));
-	assert_null(strstr(page, "around the cut"));
+	assert_null(strstr(page, "around the fault"));
 }
 
 static void test_started_only(void **state)
@@ -121,7 +121,7 @@ static void test_cut(void **state)
 	cut_take();
 	demo.driver = "\"verdict\": \"pass\"";
 	draw(&incidents);
-	assert_non_null(strstr(page, "around the cut"));
+	assert_non_null(strstr(page, "around the fault"));
 	assert_non_null(strstr(page, "0 ms: cut host=0 rail=1 bytes=5"));
 	assert_non_null(strstr(page, "50.0 ms: noticed (&lt;&amp;\"&gt;)"));
 	assert_null(strstr(page, "sent again over"));
