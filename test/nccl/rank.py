@@ -70,11 +70,16 @@ def send_recv(count, rank, world, step, device):
     return out, pattern(count, before, step, device)
 
 
-def install_fault(args, rank):
-    if rank == 0 and args.fault:
-        subprocess.run([args.fabricctl, "--dir", os.environ["FABRIC_DIR"], "fault", args.fault],
-                       check=True, timeout=20, stdout=sys.stderr)
-    dist.barrier()
+def install_rules(args, rank, step):
+    """Rules of this step go to the fabric before any rank begins it."""
+    for rule in args.rule:
+        at, text = rule.split(":", 1)
+        if int(at) != step:
+            continue
+        if rank == 0:
+            subprocess.run([args.fabricctl, "--dir", os.environ["FABRIC_DIR"], "fault", text],
+                           check=True, timeout=20, stdout=sys.stderr)
+        dist.barrier()
 
 
 def run_step(args, op, size, step, rank, world, device):
@@ -96,8 +101,8 @@ def parse(argv):
     parser.add_argument("--ops", default=",".join(OPS))
     parser.add_argument("--sizes", required=True, help="bytes, comma separated")
     parser.add_argument("--repeat", type=int, default=1, help="steps per operation and size")
-    parser.add_argument("--fault", default="", help="fabric fault rule, installed by rank 0")
-    parser.add_argument("--fault-step", type=int, default=0)
+    parser.add_argument("--rule", action="append", default=[], metavar="STEP:RULE",
+                        help="fault rule for the fabric, installed before that step")
     parser.add_argument("--fabricctl", default="")
     parser.add_argument("--corrupt", action="store_true", help="self-test: must be noticed")
     parser.add_argument("--timeout", type=int, default=120)
@@ -114,8 +119,7 @@ def main(argv):
     for op in args.ops.split(","):
         for size in (int(text) for text in args.sizes.split(",")):
             for _ in range(args.repeat):
-                if args.fault and step == args.fault_step:
-                    install_fault(args, rank)
+                install_rules(args, rank, step)
                 wrong += run_step(args, op, size, step, rank, world, device)
                 step += 1
     dist.barrier()
