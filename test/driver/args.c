@@ -153,10 +153,11 @@ static void sizes_read(const struct argp_state *state, struct options *opt, char
 	}
 }
 
-/** Set flags[i] for each name in list; "all" sets every one. Returns false for an unknown word. */
+/** Set flags[i] for each name in list; "all" sets every one. False for an unknown word or none. */
 static bool names_read(char *list, const char *(*name)(unsigned), unsigned count, bool *flags)
 {
 	char *save = NULL;
+	bool some = false;
 
 	memset(flags, 0, count * sizeof(*flags));
 	for (char *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
@@ -172,8 +173,9 @@ static bool names_read(char *list, const char *(*name)(unsigned), unsigned count
 		if (!known) {
 			return false;
 		}
+		some = true;
 	}
-	return true;
+	return some;
 }
 
 static const char *op_name_at(unsigned i)

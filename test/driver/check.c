@@ -212,6 +212,7 @@ void check_result(struct rank *rank)
 	uint32_t keys[OPT_RANKS_MAX];
 	uint32_t me = (uint32_t)rank->id;
 	uint32_t ranks = opt->rank_count;
+	size_t part = ranks ? count / ranks : 0;
 
 	for (uint32_t r = 0; r < ranks; r++) {
 		keys[r] = data_key(opt->seed, r, job->op == OP_ALLTOALL ? me : 0, job->iter);
@@ -222,11 +223,11 @@ void check_result(struct rank *rank)
 		break;
 	case OP_ALLTOALL:
 		for (uint32_t r = 0; r < ranks; r++) {
-			range_check(rank, r * (count / ranks), count / ranks, &keys[r], 1);
+			range_check(rank, r * part, part, &keys[r], 1);
 		}
 		break;
 	case OP_SENDRECV:
-		range_check(rank, 0, count, &keys[(me + ranks - 1) % ranks], 1);
+		range_check(rank, 0, count, &keys[(me ? me : ranks) - 1], 1);
 		break;
 	case OP_KIND_COUNT:
 		break;

@@ -54,6 +54,7 @@ static void idle(unsigned *count)
 static int engine_pass(struct rank *rank, unsigned *moved, bool *busy)
 {
 	uint64_t received = 0;
+	uint32_t open_peers = 0;
 
 	*busy = false;
 	for (uint32_t i = 0; i < rank->conn_count; i++) {
@@ -70,10 +71,12 @@ static int engine_pass(struct rank *rank, unsigned *moved, bool *busy)
 				return err;
 			}
 			*busy = true;
+			open_peers |= 1U << conn->peer;
 		}
 		received += conn->dir == FLOW_RECV ? conn->consumed : 0;
 	}
 	atomic_store_explicit(&rank->report->moved, received, memory_order_release);
+	atomic_store_explicit(&rank->report->open_peers, open_peers, memory_order_release);
 	return 0;
 }
 

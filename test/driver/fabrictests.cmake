@@ -67,17 +67,14 @@ add_test(NAME driver_fabric_random
 set_tests_properties(driver_fabric_random PROPERTIES LABELS "driver;sweep" TIMEOUT 300)
 
 # Rails that come back: cut one, heal it, then cut the other, so that only the healed one is left.
-option(BRAID_TEST_REJOIN "Test that a repaired rail is used again" OFF)
-if(BRAID_TEST_REJOIN)
-	driver_fabric(heal 90 --rails 2 --rate 400 --sizes 16M --iters 100 ${fast}
-		--fault-iter 3 --fault "cut host=0 rail=0 bytes=100000"
-		--fault-iter 6 --fault "heal host=0 rail=0"
-		--fault-iter 90 --fault "cut host=0 rail=1 bytes=100000")
-	driver_fabric(port_up 90 --rails 2 --rate 400 --sizes 16M --iters 100 ${fast}
-		--fault-iter 3 --fault "port_down host=0 rail=0"
-		--fault-iter 6 --fault "port_up host=0 rail=0"
-		--fault-iter 90 --fault "port_down host=0 rail=1 bytes=100000")
-	driver_fabric(no_path 90 --rails 2 --rate 400 --sizes 8M --iters 6 ${fast}
-		--fault-iter 3 --fault "cut host=0 rail=0" --fault "cut host=0 rail=1"
-		--fault "heal host=0 rail=1 ms=1500")
-endif()
+driver_fabric(heal 90 --rails 2 --rate 400 --sizes 16M --iters 100 ${fast}
+	--fault-iter 3 --fault "cut host=0 rail=0 bytes=100000"
+	--fault-iter 6 --fault "heal host=0 rail=0"
+	--fault-iter 90 --fault "cut host=0 rail=1 bytes=100000")
+driver_fabric(port_up 90 --rails 2 --rate 400 --sizes 16M --iters 100 ${fast}
+	--fault-iter 3 --fault "port_down host=0 rail=0"
+	--fault-iter 6 --fault "port_up host=0 rail=0"
+	--fault-iter 90 --fault "port_down host=0 rail=1 bytes=100000")
+driver_fabric(no_path 90 --rails 2 --rate 400 --sizes 8M --iters 6 ${fast}
+	--fault-iter 3 --fault "cut host=0 rail=0" --fault "cut host=0 rail=1"
+	--fault "heal host=0 rail=1 ms=1500")

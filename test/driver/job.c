@@ -46,7 +46,9 @@ static uint32_t flags_nth(const bool *flags, uint32_t nth)
 
 static uint32_t proto_rounds(const struct options *opt)
 {
-	return opt->mix ? 1 : flags_count(opt->protos, PROTO_KIND_COUNT);
+	uint32_t count = flags_count(opt->protos, PROTO_KIND_COUNT);
+
+	return opt->mix || !count ? 1 : count;
 }
 
 uint32_t job_count(const struct options *opt)

@@ -46,7 +46,7 @@ int loopback_listen(struct loopback_handle *handle, struct loopback_comm **out)
 	struct loopback_comm *comm = NULL;
 	int err = comm_create(false, &comm);
 
-	if (err) {
+	if (!comm) {
 		return err;
 	}
 	if (bind(comm->fd, (struct sockaddr *)&addr, len) < 0 || listen(comm->fd, 1) < 0 ||
@@ -74,7 +74,7 @@ int loopback_connect(struct loopback_handle *handle, struct loopback_comm **out)
 
 	if (!handle->pending) {
 		err = comm_create(true, &handle->pending);
-		if (err) {
+		if (!handle->pending) {
 			return err;
 		}
 		if (connect(handle->pending->fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 &&

@@ -131,6 +131,7 @@ static void input_fill(struct rank *rank)
 void op_begin(struct rank *rank)
 {
 	uint64_t total = 0;
+	uint32_t open_peers = 0;
 
 	check_out_untouched(rank);
 	rank->out_poisoned = false;
@@ -143,7 +144,9 @@ void op_begin(struct rank *rank)
 
 		conn_begin(rank, conn);
 		total += conn->active && conn->dir == FLOW_RECV ? conn->flow.total : 0;
+		open_peers |= conn->active ? 1U << conn->peer : 0;
 	}
+	atomic_store_explicit(&rank->report->open_peers, open_peers, memory_order_release);
 	atomic_store_explicit(&rank->report->moved, 0, memory_order_release);
 	atomic_store_explicit(&rank->report->total, total, memory_order_release);
 }

@@ -18,9 +18,10 @@ enum stop_kind {
 
 /** What a rank tells the launcher. */
 struct rank_report {
-	_Atomic uint64_t moved; /**< messages received in the current iteration */
-	_Atomic uint64_t total; /**< messages to receive in it */
-	uint64_t start_ns;      /**< CLOCK_MONOTONIC; valid while the launcher holds the gate */
+	_Atomic uint64_t moved;      /**< messages received in the current iteration */
+	_Atomic uint64_t total;      /**< messages to receive in it */
+	_Atomic uint32_t open_peers; /**< bit per rank: messages to or from it are unfinished */
+	uint64_t start_ns; /**< CLOCK_MONOTONIC; valid while the launcher holds the gate */
 	uint64_t end_ns;
 	_Atomic uint64_t net_error_ns; /**< when the plugin first returned an error, or 0 */
 	_Atomic int net_error;         /**< that enum nccl_result */
