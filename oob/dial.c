@@ -133,7 +133,7 @@ static void refused_by_peer(struct oob_link *link, const struct frame_refused *r
 		return;
 	}
 	if (refused->err == -EPROTONOSUPPORT || refused->err == -EPROTO) {
-		LOG_WARN_LIMITED("link to %s refused: %s", link->name, refused->reason);
+		LOG_WARN_LIMITED("link to %s refused: %s", oob_link_name(link), refused->reason);
 	}
 	oob_link_fail(link, refused->err, refused->reason);
 }
@@ -143,7 +143,7 @@ static void hello_version_refuse(struct oob_link *link, const struct frame_hello
 	char text[OOB_HELLO_TEXT_BYTES];
 
 	oob_hello_version_text(link->net, hello->version, text);
-	LOG_WARN_LIMITED("link to %s refused: %s", link->name, text);
+	LOG_WARN_LIMITED("link to %s refused: %s", oob_link_name(link), text);
 	oob_conn_refuse(link->dial.conn, -EPROTONOSUPPORT, text);
 	oob_link_fail(link, -EPROTONOSUPPORT, text);
 }
@@ -182,8 +182,7 @@ static enum oob_conn_verdict dial_frame(struct oob_conn *conn, const struct oob_
 	if (!link->was_up) {
 		(void)oob_sock_peer(conn->fd, &peer); /* all zero on error */
 		oob_sock_addr_text(&peer, text);
-		snprintf(link->name, sizeof(link->name), "%s:%u at %s", hello->host, hello->pid,
-			 text);
+		oob_link_name_set(link, hello, text);
 	}
 	link->dial.conn = NULL;
 	return oob_link_attach(link, conn, head->ack);
@@ -280,7 +279,7 @@ static void silence(struct oob_link *link)
 		dial->silence_said = true;
 		LOG_INFO("link to %s: its host accepts connections but the process is silent: "
 			 "stopped? waiting for it",
-			 link->name);
+			 oob_link_name(link));
 	}
 }
 

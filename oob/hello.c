@@ -210,8 +210,7 @@ static enum oob_conn_verdict hello_attach(struct oob_pending *pending,
 			pending_refuse(pending, -EAGAIN, "out of memory");
 			return OOB_CONN_KEEP;
 		}
-		snprintf(link->name, sizeof(link->name), "%s:%u at %s", hello->host, hello->pid,
-			 pending->from);
+		oob_link_name_set(link, hello, pending->from);
 	}
 	link->attempt = hello->attempt;
 	pending_free(pending, false);

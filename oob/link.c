@@ -62,8 +62,24 @@ static void linger_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 
 	(void)ev;
 	(void)events;
-	LOG_INFO("link to %s: closed without waiting any longer for its answer", link->name);
+	LOG_INFO("link to %s: closed without waiting any longer for its answer",
+		 oob_link_name(link));
 	oob_link_finish(link);
+}
+
+static void early_name(struct oob_link *link)
+{
+	const struct oob_addr *addr = &link->addr;
+	const uint8_t *id = link->peer.bytes;
+	char text[OOB_SOCK_TEXT_BYTES] = "an unknown address";
+	union oob_sock_addr first;
+
+	if (addr->addr_count > 0 && oob_sock_addr_make(addr->addrs[0].family, addr->addrs[0].bytes,
+						       addr->port, 0, &first) == 0) {
+		oob_sock_addr_text(&first, text);
+	}
+	snprintf(link->early_name, sizeof(link->early_name), "process %02x%02x%02x%02x at %s",
+		 id[0], id[1], id[2], id[3], text);
 }
 
 struct oob_link *oob_link_create(struct oob_net *net, enum link_role role,
@@ -90,8 +106,8 @@ struct oob_link *oob_link_create(struct oob_net *net, enum link_role role,
 	oob_dial_init(link);
 	ev_timer_init(&link->linger, linger_cb, LINGER_S, 0.0);
 	link->linger.data = link;
-	snprintf(link->name, sizeof(link->name), "process %02x%02x%02x%02x", peer->proc.bytes[0],
-		 peer->proc.bytes[1], peer->proc.bytes[2], peer->proc.bytes[3]);
+	early_name(link);
+	atomic_init(&link->name, link->early_name);
 	return link;
 }
 
@@ -318,9 +334,10 @@ void oob_link_fail(struct oob_link *link, int err, const char *why)
 	pthread_mutex_unlock(&net->lock);
 	if (used && net->handlers.peer_gone != NULL) {
 		if (err == -ESHUTDOWN) {
-			LOG_INFO("link to %s: %s", link->name, why);
+			LOG_INFO("link to %s: %s", oob_link_name(link), why);
 		} else {
-			LOG_WARN("link to %s: peer is gone: %s (error %d)", link->name, why, -err);
+			LOG_WARN("link to %s: peer is gone: %s (error %d)", oob_link_name(link),
+				 why, -err);
 		}
 		net->handlers.peer_gone(net->arg, link, err, why);
 	}
@@ -328,9 +345,17 @@ void oob_link_fail(struct oob_link *link, int err, const char *why)
 	oob_link_put(link);
 }
 
+void oob_link_name_set(struct oob_link *link, const struct frame_hello *hello, const char *at)
+{
+	snprintf(link->full_name, sizeof(link->full_name), "%s:%u at %s", hello->host, hello->pid,
+		 at);
+	/* pairs with the acquire in oob_link_name */
+	atomic_store_explicit(&link->name, link->full_name, memory_order_release);
+}
+
 const char *oob_link_name(const struct oob_link *link)
 {
-	return link->name;
+	return atomic_load_explicit(&link->name, memory_order_acquire);
 }
 
 struct proc_id oob_link_peer(const struct oob_link *link)

@@ -96,7 +96,7 @@ static enum oob_conn_verdict link_apply(struct oob_link *link, const struct fram
 	case FRAME_NONE:
 	case FRAME_HELLO:
 	case FRAME_TYPE_COUNT:
-		LOG_WARN_LIMITED("link to %s: unexpected %s frame", link->name,
+		LOG_WARN_LIMITED("link to %s: unexpected %s frame", oob_link_name(link),
 				 oob_codec_name(frame->type));
 		oob_link_lose(link, -EPROTO);
 		return OOB_CONN_CLOSED;
@@ -139,7 +139,7 @@ static enum oob_conn_verdict link_frame(struct oob_conn *conn, const struct oob_
 	}
 	if (rc != 0 || head->seq == 0 || head->seq > link->rx_seq + 1) {
 		LOG_WARN_LIMITED("link to %s: %s frame %llu (ack %llu) after frame %llu",
-				 link->name, oob_codec_name(frame->type),
+				 oob_link_name(link), oob_codec_name(frame->type),
 				 (unsigned long long)head->seq, (unsigned long long)head->ack,
 				 (unsigned long long)link->rx_seq);
 		oob_link_lose(link, -EPROTO);
@@ -228,7 +228,7 @@ enum oob_conn_verdict oob_link_attach(struct oob_link *link, struct oob_conn *co
 	pthread_mutex_unlock(&net->lock);
 	link->rx_acked_seq = link->rx_seq;
 	if (!link->closing) {
-		LOG_INFO("link to %s: %s", link->name, again ? "up again" : "up");
+		LOG_INFO("link to %s: %s", oob_link_name(link), again ? "up again" : "up");
 		if (net->handlers.link_up != NULL) {
 			net->handlers.link_up(net->arg, link);
 		}
@@ -245,8 +245,8 @@ void oob_link_lose(struct oob_link *link, int err)
 	oob_conn_close(link->conn);
 	link->conn = NULL;
 	if (!link->closing) {
-		LOG_INFO("link to %s: connection lost (error %d), looking for the peer", link->name,
-			 -err);
+		LOG_INFO("link to %s: connection lost (error %d), looking for the peer",
+			 oob_link_name(link), -err);
 		if (net->handlers.link_lost != NULL) {
 			net->handlers.link_lost(net->arg, link, err);
 		}

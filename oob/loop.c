@@ -21,7 +21,8 @@ struct oob_loop {
 	pthread_t thread;
 	pid_t pid; /* a fork's child has no such thread */
 	pthread_mutex_t lock;
-	struct oob_task *head, *tail; /* under lock */
+	struct oob_task *head, *tail; /* under lock: posted */
+	struct oob_task *batch;       /* under lock: taken out, not run yet */
 	struct oob_task stop_task;
 };
 
@@ -50,15 +51,15 @@ static void task_push(struct oob_loop *loop, struct oob_task *task)
 	pthread_mutex_unlock(&loop->lock);
 }
 
-/** Take the oldest task; its fields are copied, since it may be queued again or freed by fn. */
+/** Take the oldest task of the batch; copied, since fn may free it or post it again. */
 static bool task_pop(struct oob_loop *loop, struct oob_task *out)
 {
 	struct oob_task *task;
 
 	pthread_mutex_lock(&loop->lock);
-	task = loop->head;
+	task = loop->batch;
 	if (task != NULL) {
-		loop->head = task->next;
+		loop->batch = task->next;
 		task->queued = false;
 		*out = *task;
 	}
@@ -73,28 +74,17 @@ static bool task_pop(struct oob_loop *loop, struct oob_task *out)
  */
 static bool tasks_run(struct oob_loop *loop)
 {
-	struct oob_task marker = {.fn = NULL};
 	struct oob_task task;
 	bool any = false;
 
 	pthread_mutex_lock(&loop->lock);
-	if (loop->head == NULL) {
-		pthread_mutex_unlock(&loop->lock);
-		return false;
-	}
-	marker.queued = true;
-	loop->tail->next = &marker;
-	loop->tail = &marker;
+	loop->batch = loop->head;
+	loop->head = NULL;
 	pthread_mutex_unlock(&loop->lock);
-	while (task_pop(loop, &task) && task.fn != NULL) {
+	while (task_pop(loop, &task)) {
 		task.fn(task.arg);
 		any = true;
 	}
-	pthread_mutex_lock(&loop->lock);
-	if (loop->head != NULL) {
-		ev_async_send(loop->ev, &loop->wake);
-	}
-	pthread_mutex_unlock(&loop->lock);
 	return any;
 }
 

@@ -7,7 +7,7 @@
 /**
  * One private libev loop on its own thread (ev_loop_new, never the default loop, which would take
  * over SIGCHLD in the host process). All callbacks of oob/ run on this thread, with all signals
- * blocked. Only oob_loop_post and oob_link_send may be called from other threads.
+ * blocked. Other threads post tasks; what else they may call says so.
  */
 struct oob_loop;
 
@@ -17,8 +17,9 @@ typedef void (*oob_task_fn)(void *arg);
 int oob_loop_start(struct oob_loop **out);
 
 /**
- * Run what was posted so far, flush links (bounded, 500 ms), close everything, join the thread.
- * Bounded in time; NULL is fine. Not from the loop's own thread.
+ * Run what was posted so far, end and join the thread; 5 s at most, then the thread is left behind
+ * with a WARN line. Nets are closed and timers and watches stopped before. NULL is fine. Not from
+ * the loop's own thread. Does nothing in a child of fork().
  */
 void oob_loop_stop(struct oob_loop *loop);
 

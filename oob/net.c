@@ -200,7 +200,7 @@ static void close_timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 	(void)events;
 	while ((link = first_link(net)) != NULL) {
 		LOG_INFO("link to %s: closed without waiting any longer for its answer",
-			 link->name);
+			 oob_link_name(link));
 		oob_link_finish(link);
 	}
 }

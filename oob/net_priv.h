@@ -70,7 +70,9 @@ struct oob_link {
 	struct proc_id peer;
 	uint64_t id;
 	struct oob_addr addr; /* of the peer's listener */
-	char name[192];       /* written before the first link_up, then constant */
+	/* the early name is replaced once, by a store with release, when HELLO has come */
+	char early_name[32 + OOB_SOCK_TEXT_BYTES], full_name[192];
+	_Atomic(const char *) name;
 
 	struct oob_conn *conn; /* NULL: not connected */
 	bool was_up;
@@ -144,6 +146,8 @@ void oob_hello_addr(const struct frame_hello *hello, struct oob_addr *out);
 /* link.c */
 struct oob_link *oob_link_create(struct oob_net *net, enum link_role role,
 				 const struct oob_addr *peer, uint64_t id);
+/** Name the link after what HELLO said: once, before its first link_up. Loop thread. */
+void oob_link_name_set(struct oob_link *link, const struct frame_hello *hello, const char *at);
 /** Put a created link among the living. Takes the lock. -ESHUTDOWN when the net closes. */
 int oob_link_enter(struct oob_link *link);
 /** A living link by role, peer and id, or NULL. Takes the lock. Loop thread. */

@@ -109,8 +109,8 @@ static inline void rig_gone(void *arg, struct oob_link *link, int err, const cha
 	pthread_mutex_unlock(&rig->lock);
 }
 
-static inline void rig_open_with(struct rig *rig, uint32_t connect_timeout_ms,
-				 uint32_t peer_timeout_ms)
+static inline void rig_open_family(struct rig *rig, int family, uint32_t connect_timeout_ms,
+				   uint32_t peer_timeout_ms)
 {
 	static const struct oob_handlers handlers = {
 		.frame = rig_frame,
@@ -120,7 +120,7 @@ static inline void rig_open_with(struct rig *rig, uint32_t connect_timeout_ms,
 	};
 	const struct oob_net_opts opts = {
 		.ifname = "lo",
-		.family = AF_INET,
+		.family = family,
 		.connect_timeout_ms = connect_timeout_ms,
 		.peer_timeout_ms = peer_timeout_ms,
 	};
@@ -134,6 +134,12 @@ static inline void rig_open_with(struct rig *rig, uint32_t connect_timeout_ms,
 	pthread_condattr_destroy(&attr);
 	assert_int_equal(oob_loop_start(&rig->loop), 0);
 	assert_int_equal(oob_net_open(rig->loop, &opts, &handlers, rig, &rig->net), 0);
+}
+
+static inline void rig_open_with(struct rig *rig, uint32_t connect_timeout_ms,
+				 uint32_t peer_timeout_ms)
+{
+	rig_open_family(rig, AF_INET, connect_timeout_ms, peer_timeout_ms);
 }
 
 static inline void rig_open(struct rig *rig)

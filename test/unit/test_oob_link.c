@@ -44,6 +44,43 @@ static void exchange(void **state)
 	assert_int_equal(b.up_count, 1);
 }
 
+/** Both families at once, on one port; the peer is reached by the family it listens on. */
+static void families(void **state)
+{
+	static const int family[] = {AF_INET6, 0};
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int have_v6 = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+
+	(void)state;
+	close(fd);
+	if (!have_v6) {
+		print_message("this machine has no ::1\n");
+		skip();
+	}
+	for (size_t i = 0; i < 2; i++) {
+		struct oob_link *link;
+		struct oob_addr addr;
+		struct rig a, b;
+
+		rig_open_family(&a, family[i], 0, 0);
+		rig_open_family(&b, family[i], 0, 0);
+		oob_net_addr(b.net, &addr);
+		assert_int_equal(addr.addr_count, family[i] == 0 ? 2 : 1);
+		/* the last address is IPv6 in both cases: use that one alone */
+		addr.addrs[0] = addr.addrs[addr.addr_count - 1];
+		addr.addr_count = 1;
+		assert_int_equal(addr.addrs[0].family, AF_INET6);
+		assert_int_equal(oob_link_get(a.net, &addr, &link), 0);
+		assert_non_null(strstr(oob_link_name(link), " at [::1]:"));
+		assert_int_equal(rig_send(link, 0, 1), 0);
+		rig_wait_stream(&b, 0, 1);
+		oob_link_put(link);
+		rig_close(&a);
+		rig_close(&b);
+	}
+}
+
 static void goodbye_to_users(void **state)
 {
 	struct rig a, b;
@@ -435,6 +472,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exchange),
+		cmocka_unit_test(families),
 		cmocka_unit_test(goodbye_to_users),
 		cmocka_unit_test(goodbye_to_acceptor),
 		cmocka_unit_test(put_before_up_delivers),

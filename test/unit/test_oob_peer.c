@@ -164,6 +164,21 @@ static void killed_peer_is_gone(void **state)
 	assert_int_equal(rig_send(other->link, 0, 1), -EPIPE);
 }
 
+/** The first address leads nowhere: the link comes up over the next, and only that one counts. */
+static void killed_peer_at_second_address_is_gone(void **state)
+{
+	struct other *other = *state;
+	uint64_t since_ns;
+
+	other->addr.addrs[1] = other->addr.addrs[0];
+	other->addr.addrs[0].bytes[3] = 77; /* 127.0.0.77: nobody listens there */
+	other->addr.addr_count = 2;
+	other_link(other);
+	since_ns = clock_mono_ns();
+	other_kill(other);
+	expect_gone_soon(other, since_ns);
+}
+
 static void killed_connector_is_gone(void **state)
 {
 	struct other *other = *state;
@@ -305,6 +320,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		OTHER_TEST(exchange_and_goodbye),
 		OTHER_TEST(killed_peer_is_gone),
+		OTHER_TEST(killed_peer_at_second_address_is_gone),
 		OTHER_TEST(killed_connector_is_gone),
 		OTHER_TEST(killed_peer_with_a_child_is_gone),
 		OTHER_TEST(stopped_peer_is_waited_for),

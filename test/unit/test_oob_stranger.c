@@ -371,6 +371,53 @@ static void gap_in_numbers(void **state)
 	pthread_mutex_unlock(&couple->b.lock);
 }
 
+/**
+ * A connector whose link came from an address that its listener does not have: that it is gone is
+ * believed only when all its listener's addresses refuse.
+ */
+static void refusals_of_unlisted_address(void **state)
+{
+	struct couple *couple = *state;
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	int fd = raw_connect(&couple->b), listener;
+	socklen_t len = sizeof(at);
+	struct frame hello;
+
+	/* one address refuses, at the other there is somebody, though not a Braid */
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 7);
+	assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(listener, 8), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+	raw_hello(&couple->b, &hello);
+	hello.hello.listen_port = ntohs(at.sin_port);
+	hello.hello.addr_count = 2;
+	for (int i = 0; i < 2; i++) {
+		hello.hello.addrs[i].family = 4;
+		memcpy(hello.hello.addrs[i].bytes, (uint8_t[]){127, 0, 0, (uint8_t)(7 + i)}, 4);
+	}
+	raw_send_frame(fd, &hello, 0);
+	rig_wait(&couple->b, up_count, 2);
+	pthread_mutex_lock(&couple->b.lock);
+	oob_link_hold(couple->b.link);
+	pthread_mutex_unlock(&couple->b.lock);
+	close(fd);
+	rig_wait(&couple->b, lost_count, 1);
+	fd = accept(listener, NULL, NULL);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_false(rig_wait_ms(&couple->b, &couple->b.gone_count, 1, 300));
+	close(listener);
+	rig_wait(&couple->b, gone_count, 1);
+	assert_int_equal(couple->b.gone_err, -ECONNREFUSED);
+	oob_link_put(couple->b.link);
+	/* for the check at the end: these were that link's */
+	pthread_mutex_lock(&couple->b.lock);
+	couple->b.lost_count = 0;
+	couple->b.gone_count = 0;
+	pthread_mutex_unlock(&couple->b.lock);
+}
+
 static int descriptor_count(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -433,6 +480,7 @@ int main(void)
 		COUPLE_TEST(not_introduced),
 		COUPLE_TEST(unknown_link),
 		COUPLE_TEST(gap_in_numbers),
+		COUPLE_TEST(refusals_of_unlisted_address),
 		COUPLE_TEST(crowd),
 	};
 
