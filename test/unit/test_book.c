@@ -182,6 +182,49 @@ static void test_records_mutated(void **state)
 	assert_true(book_is_complete(&book, 1));
 }
 
+/* Two cuts of one message into as many pieces: the first record decides, later ones must agree. */
+static void test_cut_is_fixed(void **state)
+{
+	struct wire_record rec = {
+		.seq = 1, .total_bytes = 1000, .len_bytes = 512, .epoch = 1, .pieces = 2};
+
+	(void)state;
+	book_post(&book, 1000);
+	assert_int_equal(enter(&rec), 0);
+	rec = (struct wire_record){.seq = 1,
+				   .total_bytes = 1000,
+				   .offset_bytes = 640,
+				   .len_bytes = 360,
+				   .epoch = 1,
+				   .piece = 1,
+				   .pieces = 2};
+	refused((struct wire_imm){WIRE_IMM_RECORD, 1, 1, 1}, &rec);
+	rec.offset_bytes = 512;
+	rec.len_bytes = 488;
+	assert_int_equal(enter(&rec), 0);
+}
+
+/* A single piece with a record: larger than small_bytes, not worth a cut. */
+static void test_one_piece(void **state)
+{
+	struct wire_record rec = {
+		.seq = 1, .total_bytes = 1000, .len_bytes = 1000, .epoch = 1, .pieces = 1};
+	struct wire_record bad = rec;
+
+	(void)state;
+	book_post(&book, 1000);
+	bad.len_bytes = 999;
+	refused((struct wire_imm){WIRE_IMM_RECORD, 1, 0, 1}, &bad);
+	bad = rec;
+	bad.offset_bytes = 1;
+	refused((struct wire_imm){WIRE_IMM_RECORD, 1, 0, 1}, &bad);
+	bad = rec;
+	bad.total_bytes = bad.len_bytes = 1001; /* fits itself, not the receive */
+	refused((struct wire_imm){WIRE_IMM_RECORD, 1, 0, 1}, &bad);
+	assert_int_equal(enter(&rec), 0);
+	assert_true(book_is_complete(&book, 1));
+}
+
 /* The immediate names what the record says, or the entry is refused. */
 static void test_imm_mutated(void **state)
 {
@@ -300,6 +343,8 @@ int main(void)
 		cmocka_unit_test_setup(test_whole_refused, setup),
 		cmocka_unit_test_setup(test_pieces_any_order, setup),
 		cmocka_unit_test_setup(test_records_mutated, setup),
+		cmocka_unit_test_setup(test_cut_is_fixed, setup),
+		cmocka_unit_test_setup(test_one_piece, setup),
 		cmocka_unit_test_setup(test_imm_mutated, setup),
 		cmocka_unit_test_setup(test_kinds_do_not_mix, setup),
 		cmocka_unit_test_setup(test_seq_wrap, setup),

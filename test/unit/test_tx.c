@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/unit/fake_ops.h"
+
+static struct repair_tx tx;
+static struct wire_cts cts[WINDOW_MSGS];
+static struct wire_ack acks[PATHS_MAX];
+static uint8_t payload[64 * 1024];
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&fake, 0, sizeof(fake));
+	memset(cts, 0, sizeof(cts));
+	memset(acks, 0, sizeof(acks));
+	repair_tx_init(&tx, &fake_ops, NULL, &fake_limits, cts, acks);
+	fake_paths_up(&tx.end, 3);
+	return 0;
+}
+
+static void clear_to_send(uint64_t seq, uint64_t size, uint32_t key_mask)
+{
+	struct wire_cts *entry = &cts[wire_slot(seq)];
+
+	memset(entry, 0, sizeof(*entry));
+	entry->l0.addr = 0x100000 * seq;
+	entry->l0.size_bytes = size;
+	entry->l0.key_mask = (uint16_t)key_mask;
+	for (unsigned int p = 0; p < 8; p++) {
+		entry->l0.rkeys[p] = 100 + p;
+		entry->l1.rkeys[p] = 108 + p;
+	}
+	entry->l0.seq = entry->l1.seq = seq;
+	entry->l0.check = wire_line_check(&entry->l0);
+	entry->l1.check = wire_line_check(&entry->l1);
+}
+
+static int send_bytes(uint64_t size, uint64_t *seq)
+{
+	struct repair_send send = {.cookie = payload,
+				   .addr = (uint64_t)payload,
+				   .size_bytes = size,
+				   .key_mask = 0xffff};
+
+	return repair_tx_send(&tx, &send, 1, seq);
+}
+
+static bool is_done(uint64_t seq)
+{
+	uint64_t size;
+
+	return repair_tx_done(&tx, seq, &size);
+}
+
+/* Everything that was posted and not completed on a path completes, in order. */
+static void complete_path(unsigned int path, enum cause cause)
+{
+	for (unsigned int i = 0; i < fake.piece_count; i++) {
+		struct wr_id id = wr_id_unpack(fake.pieces[i].wr_id);
+
+		if (id.path == path && wrq_knows(&tx.end.paths[path].sq, id.idx)) {
+			fake_complete(&tx.end, fake.pieces[i].wr_id, cause, 2);
+		}
+	}
+	for (unsigned int i = 0; i < fake.marker_count; i++) {
+		struct wr_id id = wr_id_unpack(fake.markers[i].wr_id);
+
+		if (id.path == path && wrq_knows(&tx.end.paths[path].sq, id.idx)) {
+			fake_complete(&tx.end, fake.markers[i].wr_id, cause, 2);
+		}
+	}
+}
+
+static void test_waits_for_entry(void **state)
+{
+	uint64_t seq = 0;
+
+	(void)state;
+	assert_int_equal(send_bytes(10, &seq), -EAGAIN);
+	clear_to_send(2, 100, 7); /* someone else's */
+	assert_int_equal(send_bytes(10, &seq), -EAGAIN);
+	clear_to_send(1, 100, 7);
+	cts[1].l0.addr ^= 1; /* half written: the check tells */
+	assert_int_equal(send_bytes(10, &seq), -EAGAIN);
+	cts[1].l0.addr ^= 1;
+	assert_int_equal(send_bytes(10, &seq), 0);
+	assert_true(seq == 1);
+	assert_int_equal(fake.piece_count, 1);
+}
+
+/* With more than eight paths the second line counts as well. */
+static void test_second_line(void **state)
+{
+	uint64_t seq = 0;
+
+	(void)state;
+	memset(tx.end.paths, 0, sizeof(tx.end.paths));
+	fake_paths_up(&tx.end, 9);
+	clear_to_send(1, 100, 0x1ff);
+	cts[1].l1.rkeys[0] ^= 1;
+	assert_int_equal(send_bytes(10, &seq), -EAGAIN);
+	cts[1].l1.rkeys[0] ^= 1;
+	cts[1].l1.seq = 0;
+	assert_int_equal(send_bytes(10, &seq), -EAGAIN);
+	clear_to_send(1, 100, 0x100); /* registered on path 8 only */
+	assert_int_equal(send_bytes(10, &seq), 0);
+	assert_int_equal(fake.pieces[0].path, 8);
+	assert_int_equal(fake.pieces[0].rkey, 108);
+}
+
+static void test_whole(void **state)
+{
+	const struct repair_piece *piece = &fake.pieces[0];
+	struct wire_imm imm;
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 2000, 7);
+	assert_int_equal(send_bytes(1024, &seq), 0);
+	assert_int_equal(fake.piece_count, 1);
+	assert_true(piece->whole);
+	assert_int_equal(piece->len_bytes, 1024);
+	assert_true(piece->remote_addr == 0x100000);
+	assert_true(piece->local_addr == (uint64_t)payload);
+	assert_int_equal(piece->rkey, 100 + piece->path);
+	imm = wire_imm_unpack(piece->imm);
+	assert_int_equal(imm.kind, WIRE_IMM_WHOLE);
+	assert_int_equal(imm.seq_low, 1);
+	assert_int_equal(imm.epoch_low, 1);
+}
+
+/* Pieces cover the message, each with a record that says so. */
+static void test_pieces(void **state)
+{
+	uint64_t seq, next = 0;
+
+	(void)state;
+	clear_to_send(1, 65536, 7);
+	assert_int_equal(send_bytes(10000, &seq), 0);
+	assert_int_equal(fake.piece_count, 10);
+	for (unsigned int i = 0; i < 10; i++) {
+		const struct repair_piece *piece = &fake.pieces[i];
+		struct wire_imm imm = wire_imm_unpack(piece->imm);
+
+		assert_false(piece->whole);
+		assert_true(piece->local_addr == (uint64_t)payload + next);
+		assert_true(piece->remote_addr == 0x100000 + next);
+		assert_true(piece->record.offset_bytes == next);
+		assert_int_equal(piece->record.len_bytes, piece->len_bytes);
+		assert_true(piece->record.total_bytes == 10000);
+		assert_int_equal(piece->record.piece, i);
+		assert_int_equal(piece->record.pieces, 10);
+		assert_int_equal(piece->record_idx, PIECES_MAX + i);
+		assert_int_equal(imm.kind, WIRE_IMM_RECORD);
+		assert_int_equal(imm.piece, i);
+		next += piece->len_bytes;
+	}
+	assert_true(next == 10000);
+}
+
+static void test_clamped(void **state)
+{
+	uint64_t seq, size = 0;
+
+	(void)state;
+	clear_to_send(1, 100, 7);
+	assert_int_equal(send_bytes(5000, &seq), 0);
+	assert_int_equal(fake.pieces[0].len_bytes, 100);
+	complete_path(fake.pieces[0].path, CAUSE_NONE);
+	acks[0].next_seq = 2;
+	repair_tx_poll_acks(&tx);
+	assert_true(repair_tx_done(&tx, 1, &size));
+	assert_true(size == 100);
+}
+
+/* An empty message needs no keys. */
+static void test_empty(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 0, 0);
+	assert_int_equal(send_bytes(0, &seq), 0);
+	assert_int_equal(fake.piece_count, 1);
+	assert_int_equal(fake.pieces[0].len_bytes, 0);
+	assert_true(fake.pieces[0].whole);
+}
+
+/* P3: a completion is not delivery, and delivery without the completion is not done either. */
+static void test_done_needs_both(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 7);
+	clear_to_send(2, 100, 7);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	fake_complete(&tx.end, fake.pieces[0].wr_id, CAUSE_NONE, 2);
+	repair_tx_poll_acks(&tx);
+	assert_false(is_done(1));
+	acks[2].next_seq = 3; /* any path's word will do */
+	repair_tx_poll_acks(&tx);
+	assert_true(is_done(1));
+	assert_false(is_done(2)); /* its WR may read the buffer yet */
+	fake_complete(&tx.end, fake.pieces[1].wr_id, CAUSE_NONE, 2);
+	assert_true(is_done(2));
+}
+
+static void test_ack_of_unsent(void **state)
+{
+	(void)state;
+	acks[1].next_seq = 2;
+	repair_tx_poll_acks(&tx);
+	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
+}
+
+static void test_window(void **state)
+{
+	uint64_t seq = 0;
+
+	(void)state;
+	for (uint64_t s = 1; s <= WINDOW_MSGS; s++) {
+		clear_to_send(s, 100, 7);
+		assert_int_equal(send_bytes(50, &seq), 0);
+		assert_true(seq == s);
+	}
+	clear_to_send(WINDOW_MSGS + 1, 100, 7);
+	assert_int_equal(send_bytes(50, &seq), -EAGAIN);
+	for (unsigned int p = 0; p < 3; p++) {
+		complete_path(p, CAUSE_NONE);
+	}
+	acks[0].next_seq = WINDOW_MSGS + 1;
+	repair_tx_poll_acks(&tx);
+	repair_tx_release(&tx, 2); /* out of order: the window waits for the oldest */
+	assert_int_equal(send_bytes(50, &seq), -EAGAIN);
+	repair_tx_release(&tx, 1);
+	assert_int_equal(send_bytes(50, &seq), 0);
+	assert_true(seq == WINDOW_MSGS + 1);
+}
+
+/* A full queue: the piece waits, and nothing younger overtakes it on the same path. */
+static void test_eagain(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.rc = -EAGAIN;
+	fake.rc_path = 0;
+	clear_to_send(1, 100, 1);
+	clear_to_send(2, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	assert_int_equal(fake.piece_count, 0);
+	assert_false(tx.end.failed);
+	fake.rc = 0;
+	repair_end_pump(&tx.end, 2);
+	assert_int_equal(fake.piece_count, 2);
+	assert_int_equal(wire_imm_unpack(fake.pieces[0].imm).seq_low, 1);
+}
+
+/* A post that fails is the path's until its fence is done, then it goes over another path. */
+static void test_post_fails(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.rc = -EIO;
+	fake.rc_path = 0;
+	clear_to_send(1, 100, 3);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
+	assert_int_equal(fake.fence_count, 1);
+	assert_int_equal(fake.piece_count, 1); /* the failed one; not on path 1 as well */
+	repair_end_pump(&tx.end, 2);
+	assert_int_equal(fake.piece_count, 1);
+	fake.rc = 0;
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	assert_int_equal(fake.marker_count, 1);
+	fake_complete(&tx.end, fake.markers[0].wr_id, CAUSE_FLUSH, 3);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCED);
+	assert_int_equal(fake.piece_count, 1);
+	fake_peer_fenced(&tx.end, 0, 1, 1);
+	assert_int_equal(tx.end.paths[0].state, PATH_DOWN);
+	assert_int_equal(fake.piece_count, 2);
+	assert_int_equal(fake.pieces[1].path, 1);
+}
+
+/* Strike what the book covers, whatever completed here; the rest goes out again, once. */
+static void test_reconcile(void **state)
+{
+	struct frame_fenced book = {.path = 0, .epoch = 1, .next_seq = 1};
+	uint32_t on_zero = 0;
+	uint64_t seq;
+	unsigned int before;
+
+	(void)state;
+	clear_to_send(1, 65536, 7);
+	assert_int_equal(send_bytes(12 * 1024, &seq), 0);
+	for (unsigned int i = 0; i < fake.piece_count; i++) {
+		on_zero |= (fake.pieces[i].path == 0 ? 1u : 0u) << fake.pieces[i].record.piece;
+	}
+	assert_int_equal(__builtin_popcount(on_zero), 4);
+	book.pieces[0] = on_zero & (on_zero - 1); /* all but the first of them */
+	complete_path(0, CAUSE_NONE);             /* and all of them completed */
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCED);
+	before = fake.piece_count;
+	repair_end_on_fenced(&tx.end, &book, 4);
+	assert_int_equal(fake.piece_count, before + 1);
+	assert_int_equal(1u << fake.pieces[before].record.piece, on_zero & ~book.pieces[0]);
+	assert_int_not_equal(fake.pieces[before].path, 0);
+	assert_int_equal(fake_last_report(REPAIR_REPORT_DOWN)->replay_pieces, 1);
+	assert_true(fake_last_report(REPAIR_REPORT_DOWN)->replay_bytes == 1024);
+	assert_int_equal(tx.end.paths[0].epoch, 2);
+	repair_end_on_fenced(&tx.end, &book, 5); /* again: stale */
+	assert_int_equal(fake.piece_count, before + 1);
+	assert_false(tx.end.failed);
+}
+
+/* FENCED says what no acknowledgement said: those sends are done, nothing is posted again. */
+static void test_book_acknowledges(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	complete_path(0, CAUSE_FLUSH);
+	fake_peer_fenced(&tx.end, 0, 1, 2);
+	assert_true(is_done(1));
+	assert_int_equal(fake.piece_count, 1);
+}
+
+static void test_hostile_books(void **state)
+{
+	(void)state;
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	fake_peer_fenced(&tx.end, 0, 1, 1000); /* acknowledges what was not sent */
+	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
+}
+
+static void test_data_to_a_sender(void **state)
+{
+	(void)state;
+	tx.end.paths[0].recvs_out = 1;
+	fake_complete(&tx.end, wr_id_pack((struct wr_id){WR_KIND_RECV, 0, 1, 0}), CAUSE_NONE, 2);
+	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
+}
+
+/* Covered sends become done once their WRs are back, and for that the path is fenced here alone. */
+static void test_close_covers(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	repair_tx_on_close(&tx, 2, 3);
+	assert_false(tx.end.failed);
+	assert_false(is_done(1));
+	assert_int_equal(fake.fence_count, 1); /* paths 1 and 2 have nothing out */
+	assert_int_equal(fake.frame_count, 0); /* nobody listens */
+	assert_int_equal(fake.report_count, 0);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 4);
+	repair_end_tick(&tx.end, 4 + 101ull * MS); /* it does not flush */
+	assert_int_equal(fake.cut_count, 1);
+	repair_fence_cut(&tx.end, 0, 0, 200ull * MS);
+	assert_true(is_done(1));
+	repair_end_tick(&tx.end, 5000ull * MS);
+	assert_false(tx.end.failed);
+}
+
+static void test_close_too_early(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	repair_tx_on_close(&tx, 1, 3);
+	assert_int_equal(tx.end.failed, CAUSE_PEER_CLOSED);
+}
+
+static void test_send_after_close(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	repair_tx_on_close(&tx, 1, 3);
+	assert_false(tx.end.failed);
+	assert_int_equal(send_bytes(100, &seq), -EIO);
+	assert_int_equal(tx.end.failed, CAUSE_PEER_CLOSED);
+}
+
+/* An HCA may acknowledge and die: with everything completed and no word, silence is looked into. */
+static void test_probe_while_waiting(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	complete_path(0, CAUSE_NONE);
+	repair_end_tick(&tx.end, 150ull * MS);
+	assert_int_equal(fake.marker_count, 0);
+	repair_end_tick(&tx.end, 250ull * MS);
+	assert_int_equal(fake.marker_count, 3); /* each path that is UP */
+	repair_end_tick(&tx.end, 500ull * MS);
+	assert_int_equal(fake.ask_count, 3);
+	complete_path(1, CAUSE_NONE); /* the others answer */
+	complete_path(2, CAUSE_NONE);
+	repair_end_answered(&tx.end, 510ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
+	assert_int_equal(tx.end.paths[1].state, PATH_UP);
+	assert_int_equal(fake_last_report(REPAIR_REPORT_FAULT)->cause, CAUSE_STALL);
+}
+
+/* Other paths work, but not for this buffer: that ends as well. */
+static void test_no_path_with_keys(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	complete_path(0, CAUSE_FLUSH);
+	fake_peer_fenced(&tx.end, 0, 1, 1);
+	assert_int_equal(fake.piece_count, 1);
+	repair_end_tick(&tx.end, 10ull * MS);
+	repair_end_tick(&tx.end, 1010ull * MS);
+	assert_int_equal(tx.end.failed, CAUSE_NO_PATH);
+}
+
+static void test_no_probe_when_idle(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	complete_path(0, CAUSE_NONE);
+	acks[0].next_seq = 2;
+	repair_tx_poll_acks(&tx);
+	repair_end_tick(&tx.end, 900ull * MS);
+	assert_int_equal(fake.marker_count, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_waits_for_entry, setup),
+		cmocka_unit_test_setup(test_second_line, setup),
+		cmocka_unit_test_setup(test_whole, setup),
+		cmocka_unit_test_setup(test_pieces, setup),
+		cmocka_unit_test_setup(test_clamped, setup),
+		cmocka_unit_test_setup(test_empty, setup),
+		cmocka_unit_test_setup(test_done_needs_both, setup),
+		cmocka_unit_test_setup(test_ack_of_unsent, setup),
+		cmocka_unit_test_setup(test_window, setup),
+		cmocka_unit_test_setup(test_eagain, setup),
+		cmocka_unit_test_setup(test_post_fails, setup),
+		cmocka_unit_test_setup(test_reconcile, setup),
+		cmocka_unit_test_setup(test_book_acknowledges, setup),
+		cmocka_unit_test_setup(test_hostile_books, setup),
+		cmocka_unit_test_setup(test_data_to_a_sender, setup),
+		cmocka_unit_test_setup(test_close_covers, setup),
+		cmocka_unit_test_setup(test_close_too_early, setup),
+		cmocka_unit_test_setup(test_send_after_close, setup),
+		cmocka_unit_test_setup(test_probe_while_waiting, setup),
+		cmocka_unit_test_setup(test_no_path_with_keys, setup),
+		cmocka_unit_test_setup(test_no_probe_when_idle, setup),
+	};
+
+	log_sink_set(fake_sink);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
