@@ -93,7 +93,7 @@ static void subtitle_first(const struct picture *picture, double y)
 	const struct timeline *timeline = picture->timeline;
 	const struct facts *facts = picture->facts;
 	char rate[48] = "of unlimited rate";
-	char took[160] = "";
+	char took[224] = "";
 
 	if (picture->demo->rate_mbps > 0) {
 		snprintf(rate, sizeof(rate), "of %g MB/s", picture->demo->rate_mbps);
@@ -116,8 +116,8 @@ static void subtitle_first(const struct picture *picture, double y)
 static void subtitle_second(const struct picture *picture, double y)
 {
 	const struct facts *facts = picture->facts;
-	const char *verdict = facts->passed ? "Every element of every result was right."
-					    : "Not every element was right.";
+	const char *verdict =
+		facts->passed ? "Every element was right." : "Not every element was right.";
 	struct point at = {32, y};
 
 	if (facts->ratio > 0 && picture->demo->is_cut) {
@@ -132,6 +132,23 @@ static void subtitle_second(const struct picture *picture, double y)
 	}
 }
 
+static bool is_back(const struct facts *facts)
+{
+	return facts->back_ns && facts->recovered_ms > 0;
+}
+
+static void subtitle_third(const struct picture *picture, double y)
+{
+	const struct facts *facts = picture->facts;
+
+	if (is_back(facts)) {
+		svg_text(picture->file, (struct point){32, y}, "sub",
+			 "The rail carried data again %.0f ms after it had been mended; since then "
+			 "an all-reduce has taken %.0f ms.",
+			 (double)(facts->back_ns - facts->healed_ns) / 1e6, facts->recovered_ms);
+	}
+}
+
 int draw_page(FILE *file, const struct demo *demo, const struct timeline *timeline,
 	      const struct facts *facts)
 {
@@ -140,7 +157,8 @@ int draw_page(FILE *file, const struct demo *demo, const struct timeline *timeli
 
 	span_find(&picture);
 	rate_find(&picture);
-	double zoom_top = HEAD_HEIGHT + overview_height(&picture);
+	double top = HEAD_HEIGHT + (is_back(facts) ? 22 : 0);
+	double zoom_top = top + overview_height(&picture);
 	double foot_top = zoom_top + zoom_height(&picture);
 
 	title_find(&picture, title, sizeof(title));
@@ -148,7 +166,8 @@ int draw_page(FILE *file, const struct demo *demo, const struct timeline *timeli
 	svg_text(file, (struct point){32, 46}, "title", "%s", title);
 	subtitle_first(&picture, 74);
 	subtitle_second(&picture, 96);
-	overview_draw(&picture, HEAD_HEIGHT);
+	subtitle_third(&picture, 118);
+	overview_draw(&picture, top);
 	zoom_draw(&picture, zoom_top);
 	svg_text(file, (struct point){32, foot_top + 22}, "note",
 		 "From the byte counters of the emulated network cards, read every 5 ms, and the "

@@ -101,9 +101,33 @@ static void traffic_find(struct facts *facts, const struct demo *demo,
 	moved = timeline_moved(timeline, demo->host, demo->rail, facts->iteration);
 	facts->carried_bytes = bytes_of(demo, &moved);
 	const struct series_point *a = series_after(series, facts->cut_ns + SAMPLE_NS);
-	const struct series_point *b = series_before(series, UINT64_MAX);
+	const struct series_point *b =
+		series_before(series, facts->healed_ns ? facts->healed_ns : UINT64_MAX);
 
-	facts->later_bytes = a ? bytes_of(demo, b) - bytes_of(demo, a) : 0;
+	facts->later_bytes =
+		a && b->time_ns > a->time_ns ? bytes_of(demo, b) - bytes_of(demo, a) : 0;
+}
+
+/** When the mended rail was seen to carry data again. */
+static void back_find(struct facts *facts, const struct demo *demo, const struct timeline *timeline)
+{
+	const struct series *series = &timeline->series[demo->host][demo->rail];
+	const struct series_point *before = series_before(series, facts->healed_ns);
+	uint32_t count = timeline->iteration_count;
+	uint32_t first = 0;
+
+	for (size_t i = 0; before && !facts->back_ns && i < series->count; i++) {
+		if (series->points[i].time_ns > facts->healed_ns &&
+		    bytes_of(demo, &series->points[i]) > bytes_of(demo, before)) {
+			facts->back_ns = series->points[i].time_ns;
+		}
+	}
+	while (first < count && timeline->iterations[first].start_ns < facts->back_ns) {
+		first++;
+	}
+	if (facts->back_ns) {
+		facts->recovered_ms = median_ms(timeline, first, count);
+	}
 }
 
 uint64_t facts_replayed(const struct incidents *incidents, uint64_t from_ns, uint64_t to_ns)
@@ -194,6 +218,9 @@ static const char *missing_find(struct facts *facts, const struct demo *demo)
 	if (!facts->replayed_bytes) {
 		return "nothing was sent again";
 	}
+	if (demo->is_healed && !facts->back_ns) {
+		return "the mended rail was not used again";
+	}
 	return NULL;
 }
 
@@ -224,14 +251,40 @@ static void shares_find(struct facts *facts, const struct demo *demo,
 	}
 }
 
+static void fired_look(struct facts *facts, const struct timeline *timeline)
+{
+	for (uint32_t i = 0; i < timeline->fired_count; i++) {
+		const struct fired *fired = &timeline->fired[i];
+
+		if (strncmp(fired->rule, "heal ", 5) == 0) {
+			facts->healed_ns = facts->healed_ns ? facts->healed_ns : fired->at_ns;
+		} else {
+			facts->cut_ns = facts->cut_ns ? facts->cut_ns : fired->at_ns;
+		}
+	}
+}
+
+/** Number of the first iteration that saw the rail mended, or their count. */
+static uint32_t healed_in(const struct facts *facts, const struct timeline *timeline)
+{
+	uint32_t i = 0;
+
+	while (i < timeline->iteration_count &&
+	       (!facts->healed_ns || !timeline->iterations[i].done ||
+		timeline->iterations[i].end_ns < facts->healed_ns)) {
+		i++;
+	}
+	return i;
+}
+
 void facts_find(struct facts *facts, const struct demo *demo, const struct timeline *timeline,
 		const struct incidents *incidents)
 {
 	uint32_t count = timeline->iteration_count;
 
 	*facts = (struct facts){.passed = verdict_read(demo->driver)};
-	if (timeline->fired_count > 0) {
-		facts->cut_ns = timeline->fired[0].at_ns;
+	fired_look(facts, timeline);
+	if (facts->cut_ns) {
 		facts->iteration = timeline_running(timeline, facts->cut_ns);
 		incidents_look(facts, incidents);
 	}
@@ -241,7 +294,11 @@ void facts_find(struct facts *facts, const struct demo *demo, const struct timel
 	if (facts->iteration) {
 		traffic_find(facts, demo, timeline);
 		facts->healthy_ms = median_ms(timeline, 0, facts->iteration->number);
-		facts->degraded_ms = median_ms(timeline, facts->iteration->number + 1, count);
+		facts->degraded_ms = median_ms(timeline, facts->iteration->number + 1,
+					       healed_in(facts, timeline));
+		if (facts->healed_ns) {
+			back_find(facts, demo, timeline);
+		}
 	} else {
 		facts->healthy_ms = median_ms(timeline, 0, count);
 	}

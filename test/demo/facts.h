@@ -17,6 +17,7 @@ struct demo {
 	bool is_cut; /**< the rule ends all traffic of that rail, in a direction or both */
 	bool has_tx; /**< the rule is about what the host sends */
 	bool has_rx;
+	bool is_healed; /**< the run was to mend the rail later on */
 };
 
 /** What a run shows. Times are CLOCK_MONOTONIC; 0 when it did not happen. */
@@ -31,13 +32,17 @@ struct facts {
 	const struct iteration *iteration; /**< in which the cut came, or NULL */
 	uint64_t share_bytes;              /**< that rail, sent and received, mean before the cut */
 	uint64_t carried_bytes;            /**< the same in the iteration of the cut */
-	uint64_t later_bytes;              /**< the same from the cut (and one sample) to the end */
+	uint64_t later_bytes; /**< the same from the cut (and one sample) to the mending or the end
+			       */
+	uint64_t healed_ns;   /**< the rail was mended */
+	uint64_t back_ns;     /**< the first sample after that which saw it carry data */
 	uint64_t replayed_bytes;
 	uint64_t replayed_pieces;
-	double healthy_ms; /**< median of the iterations before that one; 0: none */
-	double degraded_ms;
-	double ratio; /**< degraded to healthy; 0: unknown */
-	double ideal; /**< rails to remaining rails */
+	double healthy_ms;   /**< median of the iterations before that one; 0: none */
+	double degraded_ms;  /**< of those after it, up to the mending */
+	double recovered_ms; /**< of those that began after back_ns; 0: none */
+	double ratio;        /**< degraded to healthy; 0: unknown */
+	double ideal;        /**< rails to remaining rails */
 	/** Share of the rails' rate an all-reduce used before and after; 0: unknown. */
 	double healthy_share;
 	double degraded_share;

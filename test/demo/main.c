@@ -27,6 +27,7 @@ struct intake {
 static const struct argp_option option_table[] = {
 	{"fault", 'f', "RULE", 0, "The fault rule the run was given", 0},
 	{"rate", 'r', "MBPS", 0, "Rate of each rail, for the picture's words", 0},
+	{"heal", 'h', NULL, 0, "The run was to mend the rail again", 0},
 	{"driver", 'd', "FILE", 0, "The driver's summary; read when the samples end", 0},
 	{"events", 'e', "PATTERN", 0, "The plugin's event files", 0},
 	{"samples", 's', "FILE", 0, "Write the samples there as well", 0},
@@ -44,6 +45,9 @@ static error_t option_take(int key, char *arg, struct argp_state *state)
 		break;
 	case 'r':
 		options->demo.rate_mbps = strtod(arg, NULL);
+		break;
+	case 'h':
+		options->demo.is_healed = true;
 		break;
 	case 'd':
 		options->driver_path = arg;

@@ -158,6 +158,29 @@ static void axis_draw(const struct picture *picture, double y)
 	}
 }
 
+/** The cut and the mending; the latter is named, where the rail's row is empty. */
+static void moments_draw(const struct picture *picture, double top, double bottom)
+{
+	const struct facts *facts = picture->facts;
+	double row = top + picture->demo->rail * (row_height(picture) + ROW_GAP);
+	FILE *file = picture->file;
+
+	if (!facts->iteration) {
+		return;
+	}
+	double x = x_at(picture, facts->cut_ns);
+
+	svg_line(file, (struct point){x, top - 4}, (struct point){x, bottom}, "cut");
+	if (facts->healed_ns > facts->cut_ns) {
+		x = x_at(picture, facts->healed_ns);
+		svg_line(file, (struct point){x, row - 4},
+			 (struct point){x, row + row_height(picture)}, "mark");
+		svg_circle(file, (struct point){x, row - 4}, 3.5, "markdot");
+		svg_text(file, (struct point){x - 7, row + row_height(picture) / 2 + 4},
+			 "end halo strong", "mended");
+	}
+}
+
 void overview_draw(const struct picture *picture, double top)
 {
 	double rows_top = top + HEADER + STRIP;
@@ -180,10 +203,6 @@ void overview_draw(const struct picture *picture, double top)
 	for (uint32_t rail = 0; rail < picture->timeline->rail_count; rail++) {
 		row_draw(picture, rail, rows_top + rail * (row_height(picture) + ROW_GAP));
 	}
-	if (picture->facts->iteration) {
-		double x = x_at(picture, picture->facts->cut_ns);
-
-		svg_line(file, (struct point){x, rows_top - 4}, (struct point){x, bottom}, "cut");
-	}
+	moments_draw(picture, rows_top, bottom);
 	axis_draw(picture, bottom + ROW_GAP);
 }

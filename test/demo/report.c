@@ -93,10 +93,10 @@ void report_facts(const struct facts *facts, const struct demo *demo)
 		       (double)(facts->cut_ns - facts->iteration->start_ns) / 1e6,
 		       facts->iteration->number + 1);
 		printf("rail:      host %u rail %u %s %.3f MB of its usual %.3f MB in it, and "
-		       "%" PRIu64 " bytes later\n",
+		       "%" PRIu64 " bytes %s\n",
 		       demo->host, demo->rail, traffic_name(demo),
 		       (double)facts->carried_bytes / 1e6, (double)facts->share_bytes / 1e6,
-		       facts->later_bytes);
+		       facts->later_bytes, facts->healed_ns ? "until it was mended" : "later");
 	}
 	if (facts->noticed_ns) {
 		printf("noticed:   %.1f ms after the fault, as: %s\n",
@@ -112,6 +112,17 @@ void report_facts(const struct facts *facts, const struct demo *demo)
 		printf("replayed:  nothing, the receivers had it all\n");
 	}
 	slowdown_print(facts, demo);
+	if (facts->healed_ns) {
+		printf("mended:    ");
+		if (facts->back_ns) {
+			printf("the rail carried data again %.0f ms later; %.1f ms an all-reduce "
+			       "since\n",
+			       (double)(facts->back_ns - facts->healed_ns) / 1e6,
+			       facts->recovered_ms);
+		} else {
+			printf("the rail was not used again\n");
+		}
+	}
 	printf("verdict:   %s%s\n",
 	       facts->missing ? "FAIL: " : "PASS: every element of every all-reduce was right",
 	       facts->missing ? facts->missing : "");
@@ -156,6 +167,9 @@ static void iterations_write(FILE *file, const struct demo *demo, const struct t
 
 static void facts_write(FILE *file, const struct facts *facts)
 {
+	fprintf(file, "  \"back_after_mending_ms\": %.3f,\n  \"recovered_ms\": %.3f,\n",
+		facts->back_ns ? (double)(facts->back_ns - facts->healed_ns) / 1e6 : -1,
+		facts->recovered_ms);
 	fprintf(file,
 		"  \"fault_iteration\": %d,\n  \"noticed_ms\": %.3f,\n  \"replayed_ms\": %.3f,\n"
 		"  \"usual_bytes\": %" PRIu64 ",\n  \"carried_bytes\": %" PRIu64

@@ -20,6 +20,7 @@ static const char style[] =
 	".head{font-size:15px;font-weight:600}\n"
 	".note{font-size:11.5px;fill:#68707a}\n"
 	".tick{font-size:11.5px;fill:#68707a}\n"
+	".halo{stroke:#ffffff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}\n"
 	".mid{text-anchor:middle}\n"
 	".end{text-anchor:end}\n"
 	".strong{font-weight:600}\n"

@@ -81,47 +81,102 @@ static const char *stack_colour(uint32_t level, uint32_t levels)
 	return level + 1 == levels ? "#d55e00" : blues[level % 2];
 }
 
-/** Name a rail where its part of the stack first is high enough to hold the name. */
-static void rail_name(const struct picture *picture, uint32_t rail, const struct point *upper,
-		      const struct point *lower)
+/** The edges of the stack, the floor first; and the rail above each edge. */
+struct stack {
+	struct point edges[TIMELINE_RAILS_MAX + 1][BINS];
+	uint32_t rails[TIMELINE_RAILS_MAX];
+	uint32_t count;
+};
+
+static void stack_build(const struct picture *picture, double bottom, struct stack *stack)
 {
-	for (size_t i = 0; i + 30 < BINS; i++) {
-		if (lower[i].y - upper[i].y > 16 && lower[i + 30].y - upper[i + 30].y > 16) {
-			svg_text(picture->file,
-				 (struct point){upper[i].x + 8, (lower[i].y + upper[i].y) / 2 + 4},
-				 "onfill", "rail %u", rail);
-			return;
+	double rates[BINS] = {0};
+	struct scale scale = rate_scale(picture, bottom);
+	uint32_t faulty = picture->demo->rail;
+
+	stack->count = picture->timeline->rail_count;
+	for (size_t i = 0; i < BINS; i++) {
+		stack->edges[0][i] = (struct point){PLOT_LEFT + BIN_WIDTH * (double)i, bottom};
+	}
+	/* The faulty one last, so that it lies on top and nothing moves when it goes. */
+	for (uint32_t level = 0; level < stack->count; level++) {
+		bool is_top = level + 1 == stack->count;
+
+		stack->rails[level] = is_top ? faulty : level + (level >= faulty ? 1 : 0);
+		rates_add(picture, stack->rails[level], rates);
+		for (size_t i = 0; i < BINS; i++) {
+			stack->edges[level + 1][i].x = stack->edges[0][i].x;
+			stack->edges[level + 1][i].y = scale_at(&scale, rates[i]);
 		}
+	}
+}
+
+/** Heights that are one rail's over the whole of a stretch of bins; y grows downwards. */
+struct room {
+	double floor;
+	double ceiling; /**< below the floor when there are none */
+};
+
+static struct room room_of(const struct stack *stack, uint32_t level, size_t from, size_t to)
+{
+	struct room room = {.floor = HUGE_VAL, .ceiling = -HUGE_VAL};
+
+	for (size_t i = from; i < to; i++) {
+		room.floor = fmin(room.floor, stack->edges[level][i].y);
+		room.ceiling = fmax(room.ceiling, stack->edges[level + 1][i].y);
+	}
+	return room;
+}
+
+/** The least room of any rail over a stretch of bins. */
+static double least_room(const struct stack *stack, size_t from, size_t to)
+{
+	double least = PLOT;
+
+	for (uint32_t level = 0; level < stack->count; level++) {
+		struct room room = room_of(stack, level, from, to);
+
+		least = fmin(least, room.floor - room.ceiling);
+	}
+	return least;
+}
+
+/** Name the rails, all in one column, where the one with the least room has most. */
+static void names_draw(const struct picture *picture, const struct stack *stack)
+{
+	enum {
+		WIDTH = 24 /* bins a name takes */
+	};
+	double best = 0;
+	size_t at = 0;
+
+	for (size_t i = 2; i + WIDTH < BINS; i += 2) {
+		double least = least_room(stack, i, i + WIDTH);
+
+		if (least > best + 0.5) {
+			best = least;
+			at = i;
+		}
+	}
+	for (uint32_t level = 0; best >= 12 && level < stack->count; level++) {
+		struct room room = room_of(stack, level, at, at + WIDTH);
+		struct point mid = {stack->edges[0][at + WIDTH / 2].x,
+				    (room.floor + room.ceiling) / 2 + 4};
+
+		svg_text(picture->file, mid, "onfill mid", "rail %u", stack->rails[level]);
 	}
 }
 
 static void stack_draw(const struct picture *picture, double bottom)
 {
-	static double rates[BINS];
-	static struct point edges[2][BINS];
-	struct scale scale = rate_scale(picture, bottom);
-	uint32_t rails = picture->timeline->rail_count;
-	size_t upper = 0;
+	static struct stack stack;
 
-	for (size_t i = 0; i < BINS; i++) {
-		rates[i] = 0;
-		edges[0][i] = (struct point){PLOT_LEFT + BIN_WIDTH * (double)i, bottom};
-		edges[1][i].x = edges[0][i].x;
+	stack_build(picture, bottom, &stack);
+	for (uint32_t level = 0; level < stack.count; level++) {
+		svg_area(picture->file, stack.edges[level + 1], stack.edges[level], BINS,
+			 stack_colour(level, stack.count));
 	}
-	/* The faulty one last, so that it lies on top and nothing moves when it goes. */
-	for (uint32_t n = 0; n < rails; n++) {
-		uint32_t rail = n + 1 == rails ? picture->demo->rail
-					       : n + (n >= picture->demo->rail ? 1 : 0);
-
-		rates_add(picture, rail, rates);
-		upper = 1 - upper;
-		for (size_t i = 0; i < BINS; i++) {
-			edges[upper][i].y = scale_at(&scale, rates[i]);
-		}
-		svg_area(picture->file, edges[upper], edges[1 - upper], BINS,
-			 stack_colour(n, rails));
-		rail_name(picture, rail, edges[upper], edges[1 - upper]);
-	}
+	names_draw(picture, &stack);
 }
 
 static void boundaries_draw(const struct picture *picture, double bottom)

@@ -41,7 +41,9 @@ static void take(const char *fmt, ...)
 struct shape {
 	uint64_t carried_bytes;
 	uint64_t later_bytes;
-	uint64_t cut_ms; /**< 0: never */
+	uint64_t cut_ms;    /**< 0: never */
+	uint64_t healed_ms; /**< 0: never */
+	uint64_t back_bytes;
 	bool has_replay;
 	const char *driver;
 };
@@ -76,11 +78,17 @@ static void run_build(const struct shape *shape)
 		bytes += i < CUT_ITERATION    ? 500
 			 : i == CUT_ITERATION ? shape->carried_bytes / 2
 					      : shape->later_bytes / 2;
+		bytes += shape->healed_ms && start_ms > shape->healed_ms ? shape->back_bytes : 0;
 		take("sample,%llu,1,1,%llu,%llu,", (unsigned long long)(start_ms + 41) * 1000000,
 		     (unsigned long long)bytes, (unsigned long long)bytes);
 	}
 	if (shape->cut_ms) {
 		take("mark,%llu,,,,,%s", (unsigned long long)shape->cut_ms * 1000000, demo.rule);
+	}
+	if (shape->healed_ms) {
+		demo.is_healed = true;
+		take("mark,%llu,,,,,heal host=1 rail=1",
+		     (unsigned long long)shape->healed_ms * 1000000);
 	}
 	told[0] = (struct incident){.time_ns = 255000000,
 				    .bytes_replayed = -1,
@@ -153,6 +161,28 @@ static void test_missing(void **state)
 	shape = good;
 	shape.has_replay = false;
 	assert_non_null(strstr(missing_of(&shape), "nothing was sent again"));
+}
+
+static void test_healed(void **state)
+{
+	struct shape shape = good;
+	struct facts facts;
+
+	(void)state;
+	shape.healed_ms = 440;
+	assert_non_null(strstr(missing_of(&shape), "not used again"));
+	shape.back_bytes = 500;
+	run_build(&shape);
+	facts_find(&facts, &demo, &timeline, &incidents);
+	assert_null(facts.missing);
+	assert_int_equal(facts.cut_ns, 250000000);
+	assert_int_equal(facts.healed_ns, 440000000);
+	assert_int_equal(facts.back_ns, 491000000);
+	assert_int_equal(facts.later_bytes, 0);
+	assert_true(fabs(facts.degraded_ms - 40) < 1e-9);
+	assert_true(fabs(facts.recovered_ms - 40) < 1e-9);
+	shape.later_bytes = 2; /* between the cut and the mending */
+	assert_non_null(strstr(missing_of(&shape), "after the cut"));
 }
 
 static void test_nothing(void **state)
@@ -269,9 +299,10 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),     cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_nothing),  cmocka_unit_test(test_rule),
-		cmocka_unit_test(test_incident), cmocka_unit_test(test_load),
+		cmocka_unit_test(test_good),   cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_healed), cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_rule),   cmocka_unit_test(test_incident),
+		cmocka_unit_test(test_load),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);
