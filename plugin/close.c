@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/close.h"
 
+#include "include/clock.h"
 #include "include/log.h"
 #include "plugin/comm.h"
 #include "plugin/core.h"
@@ -27,10 +28,15 @@ struct close_wait {
 struct close_wait *close_wait_create(void)
 {
 	struct close_wait *wait = calloc(1, sizeof(*wait));
+	pthread_condattr_t attr;
 
 	if (wait) {
 		pthread_mutex_init(&wait->lock, NULL);
-		pthread_cond_init(&wait->cond, NULL);
+		/* Not the time of day, which may be set while somebody waits. */
+		pthread_condattr_init(&attr);
+		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		pthread_cond_init(&wait->cond, &attr);
+		pthread_condattr_destroy(&attr);
 	}
 	return wait;
 }
@@ -61,14 +67,14 @@ void close_wait_signal(struct close_wait *wait)
 
 int close_wait_end(struct close_wait *wait, unsigned int bound_ms)
 {
-	struct timespec until;
+	uint64_t until_ns = clock_mono_ns() + bound_ms * NS_PER_MS;
+	struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_SEC),
+				 .tv_nsec = (long)(until_ns % NS_PER_SEC)};
 	bool done;
 
 	if (!wait) {
 		return -ETIMEDOUT;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += bound_ms / 1000 + 1;
 	pthread_mutex_lock(&wait->lock);
 	while (!wait->done && pthread_cond_timedwait(&wait->cond, &wait->lock, &until) == 0) {
 	}
@@ -99,7 +105,8 @@ static void quiesce_job(void *arg)
 	comm_put(comm);
 }
 
-static void quiesce_path(struct comm *comm, struct comm_path *path)
+/* Queue it; what to wait for, or NULL. */
+static struct close_wait *quiesce_path(struct comm *comm, struct comm_path *path)
 {
 	struct quiesce_job *job = calloc(1, sizeof(*job));
 	struct close_wait *wait = close_wait_create();
@@ -110,16 +117,13 @@ static void quiesce_path(struct comm *comm, struct comm_path *path)
 			close_wait_destroy(wait);
 		}
 		LOG_WARN("%s: out of memory while a connection is aborted", path->rail->label);
-		return;
+		return NULL;
 	}
 	*job = (struct quiesce_job){
 		.job = {.fn = quiesce_job, .arg = job}, .path = path, .wait = wait};
 	comm_hold(comm);
 	worker_post(runtime_instance()->rail_workers[path->rail->idx], &job->job);
-	if (close_wait_end(wait, QUIESCE_BOUND_MS)) {
-		LOG_WARN("%s: the HCA does not answer while a connection is aborted",
-			 path->rail->label);
-	}
+	return wait;
 }
 
 /*
@@ -128,16 +132,28 @@ static void quiesce_path(struct comm *comm, struct comm_path *path)
  */
 void comm_quiesce(struct comm *comm)
 {
+	uint64_t until_ns = clock_mono_ns() + QUIESCE_BOUND_MS * NS_PER_MS;
+	struct close_wait *waits[PATHS_MAX] = {NULL};
 	bool first;
 
 	pthread_mutex_lock(&comm->lock);
 	first = !comm->is_quiet;
-	comm->is_quiet = true;
+	comm->is_quiet = true; /* from here on nothing is posted, and no QP takes another's place */
 	comm->end.closing = true;
 	pthread_mutex_unlock(&comm->lock);
 	for (unsigned int i = 0; first && i < comm->path_count; i++) {
 		if (comm->paths[i].qp.qp) {
-			quiesce_path(comm, &comm->paths[i]);
+			waits[i] = quiesce_path(comm, &comm->paths[i]);
+		}
+	}
+	/* All rails at once: several sick ones cost one bound. */
+	for (unsigned int i = 0; i < comm->path_count; i++) {
+		uint64_t now_ns = clock_mono_ns();
+		uint64_t left_ns = now_ns < until_ns ? until_ns - now_ns : 0;
+
+		if (waits[i] && close_wait_end(waits[i], (unsigned int)(left_ns / NS_PER_MS))) {
+			LOG_WARN("%s: the HCA does not answer while a connection is aborted",
+				 comm->paths[i].rail->label);
 		}
 	}
 }
@@ -149,20 +165,22 @@ void comm_quiesce(struct comm *comm)
 static void say_closed(struct comm *comm)
 {
 	struct frame frame = {.type = FRAME_CLOSE};
+	bool is_known;
 
 	pthread_mutex_lock(&comm->lock);
+	is_known = comm->peer_comm != 0; /* no answer is taken any more, so it stays as it is */
 	if (comm->state == COMM_READY) {
 		frame.close.next_seq = comm->role == COMM_RECEIVER ? comm->rx.book.next_seq : 0;
 	}
 	comm->end.closing = true;
 	comm->state = COMM_CLOSED;
 	pthread_mutex_unlock(&comm->lock);
-	if (comm->link && comm->peer_comm) {
+	if (comm->link && is_known) {
 		comm_send(comm, &frame);
 	}
 }
 
-static int close_comm(struct comm *comm)
+void comm_close(struct comm *comm)
 {
 	struct close_wait *wait = close_wait_create();
 
@@ -174,18 +192,19 @@ static int close_comm(struct comm *comm)
 		LOG_WARN("a connection could not be taken down in %u ms, an HCA does not answer; "
 			 "its threads stay",
 			 CLOSE_BOUND_MS);
-		return 0;
+		return;
 	}
 	runtime_put();
-	return 0;
 }
 
 int plugin_close_send(void *send_comm)
 {
-	return close_comm(send_comm);
+	comm_close(send_comm);
+	return 0;
 }
 
 int plugin_close_recv(void *recv_comm)
 {
-	return close_comm(recv_comm);
+	comm_close(recv_comm);
+	return 0;
 }

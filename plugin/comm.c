@@ -17,7 +17,7 @@
  */
 static struct {
 	pthread_mutex_t lock;
-	struct comm *head;
+	struct comm *head; /* newest first, so ids fall along the list */
 	uint64_t last_id;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -35,12 +35,17 @@ struct comm *comm_create(enum comm_role role, int dev)
 	comm->opened_ns = clock_mono_ns();
 	atomic_init(&comm->refs, 1);
 	pthread_mutex_init(&comm->lock, NULL);
+	return comm;
+}
+
+void comm_show(struct comm *comm)
+{
 	pthread_mutex_lock(&table.lock);
 	comm->id = ++table.last_id;
+	comm->is_listed = true;
 	comm->next = table.head;
 	table.head = comm;
 	pthread_mutex_unlock(&table.lock);
-	return comm;
 }
 
 struct comm *comm_hold(struct comm *comm)
@@ -98,26 +103,33 @@ struct comm *comm_find(uint64_t id)
 	return comm;
 }
 
+/* Lock held. The next one of a walk that is at `comm`, with a reference. */
+static struct comm *next_of(const struct comm *comm)
+{
+	struct comm *next;
+
+	if (comm && comm->is_listed) {
+		next = comm->next;
+	} else {
+		/* Taken out meanwhile, so its next may be gone: the first behind its place. */
+		for (next = table.head; comm && next && next->id >= comm->id; next = next->next) {
+		}
+	}
+	return next ? comm_hold(next) : NULL;
+}
+
 void comm_for_each(void (*fn)(struct comm *comm, void *arg), void *arg)
 {
-	uint64_t below = UINT64_MAX;
+	struct comm *comm, *next;
 
-	/* Ids fall along the list, so the walk can go on after the lock was dropped. */
-	for (;;) {
-		struct comm *comm;
-
-		pthread_mutex_lock(&table.lock);
-		for (comm = table.head; comm && comm->id >= below; comm = comm->next) {
-		}
-		if (comm) {
-			comm_hold(comm);
-			below = comm->id;
-		}
-		pthread_mutex_unlock(&table.lock);
-		if (!comm) {
-			return;
-		}
+	pthread_mutex_lock(&table.lock);
+	comm = next_of(NULL);
+	pthread_mutex_unlock(&table.lock);
+	for (; comm; comm = next) {
 		fn(comm, arg);
+		pthread_mutex_lock(&table.lock);
+		next = next_of(comm);
+		pthread_mutex_unlock(&table.lock);
 		comm_put(comm);
 	}
 }
@@ -127,10 +139,11 @@ void comm_hide(struct comm *comm)
 	struct comm **at;
 
 	pthread_mutex_lock(&table.lock);
-	for (at = &table.head; *at && *at != comm; at = &(*at)->next) {
-	}
-	if (*at) {
+	if (comm->is_listed) {
+		for (at = &table.head; *at != comm; at = &(*at)->next) {
+		}
 		*at = comm->next;
+		comm->is_listed = false;
 	}
 	pthread_mutex_unlock(&table.lock);
 }
@@ -148,7 +161,7 @@ bool comm_fail_setup(struct comm *comm, int err, const char *why)
 	return true;
 }
 
-void comm_send(struct comm *comm, struct frame *frame)
+int comm_send(struct comm *comm, struct frame *frame)
 {
 	int rc;
 
@@ -158,6 +171,7 @@ void comm_send(struct comm *comm, struct frame *frame)
 	if (rc && rc != -EPIPE) {
 		LOG_WARN_LIMITED("cannot send to %s: %s", comm_peer_name(comm), strerror(-rc));
 	}
+	return rc;
 }
 
 const char *comm_peer_name(const struct comm *comm)

@@ -96,6 +96,7 @@ struct comm {
 	int traffic_class;
 	_Atomic unsigned int refs;
 	struct comm *next; /* in the table; owner: the table's lock */
+	bool is_listed;    /* in the table; owner: the table's lock */
 
 	/*
 	 * Excludes data path and repair of this comm. Held for short, non-blocking work only; never
@@ -105,17 +106,20 @@ struct comm {
 	enum comm_state state; /* lock */
 	int err;               /* lock; -errno once FAILED */
 	uint64_t opened_ns;
-	bool is_quiet;          /* lock; its QPs were fenced for deregMr, nothing moves any more */
-	enum frame_type expect; /* lock; the handshake frame that may come next */
+	bool is_quiet;           /* lock; its QPs were fenced for deregMr, nothing moves any more */
+	enum frame_type expect;  /* lock; the handshake frame that may come next */
+	bool is_handed;          /* lock; sender: NCCL has it and will close it */
+	bool was_asked_for;      /* lock; sender: by plugin_connect, since the last tick */
+	unsigned int unasked_ms; /* lock; sender: for so long NCCL has not */
 
-	struct oob_link *link; /* constant once set, before the first frame */
+	struct oob_link *link; /* constant once the comm is in the table */
 	unsigned int rail_count;
 	struct rail_desc rail_descs[PATHS_MAX]; /* ours, as told to the peer; nearest first */
 	unsigned int rail_idx[PATHS_MAX];       /* their index in the process's table */
 	unsigned int path_count;
 	struct comm_path paths[PATHS_MAX];
 	unsigned int ready_count; /* paths that were up when the comm became READY */
-	uint64_t peer_comm;
+	uint64_t peer_comm;       /* lock until READY; 0: not known yet */
 	char peer_dev[RAIL_NAME_MAX];
 
 	struct comm_rings rings;
@@ -132,13 +136,18 @@ struct comm {
 
 	struct frame setup_frame; /* the frame that setup_job works on */
 	struct worker_job setup_job;
-	struct listener *listener; /* receiver, during the handshake; holds a reference */
+	/* receiver, during the handshake; holds a reference; listen.c's lock once in its queue */
+	struct listener *listener;
 	struct comm *accept_next;  /* in the listener's queue */
 	struct close_wait *waiter; /* set by close */
 };
 
-/** Create with one reference, in the table, state OPENING. NULL: out of memory. */
+/** Create with one reference, state OPENING. NULL: out of memory. */
 struct comm *comm_create(enum comm_role role, int dev);
+
+/** Give it an id and put it into the table: frames, events and time find it from here on. Its link
+ * is set, and is constant. */
+void comm_show(struct comm *comm);
 
 struct comm *comm_hold(struct comm *comm);
 /** Drop a reference; the last one hands the comm to the setup worker, which destroys it. */
@@ -156,8 +165,8 @@ void comm_hide(struct comm *comm);
 /** End the handshake (not a READY comm): state FAILED, err, one line. Lock held. True if it did. */
 bool comm_fail_setup(struct comm *comm, int err, const char *why);
 
-/** Send a frame to the peer's comm. Any thread. */
-void comm_send(struct comm *comm, struct frame *frame);
+/** Send a frame to the peer's comm. Any thread. 0, or -errno; -EPIPE: the peer is gone. */
+int comm_send(struct comm *comm, struct frame *frame);
 
 const char *comm_peer_name(const struct comm *comm);
 
@@ -186,5 +195,7 @@ void comm_report(struct comm *comm, const struct repair_report *report);
 
 /* plugin/close.c: before memory is taken away under running requests */
 void comm_quiesce(struct comm *comm);
+/** Close what NCCL has, or never got: takes the reference and the use of the runtime. Bounded. */
+void comm_close(struct comm *comm);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/connect.h"
+
 #include "include/clock.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
@@ -55,13 +57,15 @@ static int begin(int dev, int traffic_class, const struct handle *handle, struct
 	if (rc) {
 		goto put_comm;
 	}
+	comm->was_asked_for = true;
+	comm_show(comm);
 	setup_begin_open(comm, handle->token);
-	*out = comm;
+	*out = comm_hold(comm);
 	return 0;
 
 put_comm:
-	comm_hide(comm);
-	comm_put(comm);
+	comm_close(comm); /* and the use of the runtime */
+	return rc;
 put_runtime:
 	runtime_put();
 	return rc;
@@ -74,50 +78,137 @@ static enum comm_state look(struct comm *comm, int *err)
 	enum comm_state state;
 
 	pthread_mutex_lock(&comm->lock);
+	comm->was_asked_for = true;
 	if (comm->state == COMM_OPENING && clock_mono_ns() - comm->opened_ns > bound_ns) {
 		comm_fail_setup(comm, -ETIMEDOUT, "no answer in BRAID_CONNECT_TIMEOUT_MS");
 	}
-	state = comm->state;
+	/* One that was taken for forgotten is being closed. */
+	state = comm->is_handed ? COMM_CLOSED : comm->state;
+	comm->is_handed = comm->is_handed || state == COMM_READY || state == COMM_FAILED;
 	*err = comm->err;
 	pthread_mutex_unlock(&comm->lock);
 	return state;
+}
+
+/* NCCL's comm while it is under way, with another reference; made at the first call. 0 or -errno.
+ */
+static int find_or_begin(int dev, int traffic_class, struct handle *handle, struct comm **out)
+{
+	int rc = 0;
+
+	if (handle->connecting) {
+		*out = comm_find(handle->connecting);
+		if (!*out) {
+			LOG_WARN("cannot connect: NCCL did not ask for so long that the connection "
+				 "was taken for forgotten");
+			rc = -ETIMEDOUT;
+		}
+		return rc;
+	}
+	rc = begin(dev, traffic_class, handle, out);
+	if (!rc) {
+		handle->connecting = (*out)->id;
+	}
+	return rc;
 }
 
 int plugin_connect(int dev, int traffic_class, void *opaque, void **send_comm)
 {
 	struct handle handle;
 	struct comm *comm = NULL;
+	enum comm_state state;
 	int rc;
 
 	memcpy(&handle, opaque, sizeof(handle));
-	/* Before anything else in it is believed: connecting is a pointer. */
 	rc = check_handle(&handle);
 	if (rc) {
 		return rc;
 	}
-	if (!handle.connecting) {
-		rc = begin(dev, traffic_class, &handle, &comm);
-		if (rc) {
-			return rc;
-		}
-		handle.connecting = (uint64_t)(uintptr_t)comm;
-		memcpy(opaque, &handle, sizeof(handle));
+	rc = find_or_begin(dev, traffic_class, &handle, &comm);
+	if (rc) {
+		return rc;
 	}
-	comm = (struct comm *)(uintptr_t)handle.connecting; /* NCCL's reference */
-	switch (look(comm, &rc)) {
-	case COMM_READY:
-		*send_comm = comm;
+	state = look(comm, &rc);
+	if (state == COMM_READY) {
+		*send_comm = comm; /* with NCCL's own reference */
 		rc = 0;
-		break;
-	case COMM_FAILED:
-		/* NCCL does not close what it never got. */
-		plugin_close_send(comm);
-		break;
-	case COMM_OPENING:
-	case COMM_CLOSED:
-		return 0;
 	}
-	handle.connecting = 0;
+	if (state != COMM_OPENING) {
+		handle.connecting = 0;
+	}
 	memcpy(opaque, &handle, sizeof(handle));
-	return rc;
+	comm_put(comm);
+	if (state == COMM_FAILED) {
+		comm_close(comm); /* NCCL does not close what it never got */
+	}
+	return state == COMM_CLOSED ? -ETIMEDOUT : rc;
+}
+
+/*
+ * NCCL that aborts while it connects does not close the connection, nor ask for it again. True once
+ * for a comm that is taken for forgotten: then the caller has to close it.
+ */
+static bool take_forgotten(struct comm *comm)
+{
+	bool forgotten;
+
+	pthread_mutex_lock(&comm->lock);
+	forgotten = comm->role == COMM_SENDER && !comm->is_handed;
+	comm->is_handed = comm->is_handed || forgotten;
+	pthread_mutex_unlock(&comm->lock);
+	return forgotten;
+}
+
+static void *close_thread(void *comm)
+{
+	comm_close(comm);
+	return NULL;
+}
+
+void connect_tick(struct comm *comm, uint32_t step_ms)
+{
+	uint32_t bound_ms = 2 * (uint32_t)runtime_instance()->cfg.connect_timeout_ms;
+	pthread_attr_t attr;
+	pthread_t thread;
+	bool forgotten;
+
+	pthread_mutex_lock(&comm->lock);
+	comm->unasked_ms = comm->was_asked_for ? 0 : comm->unasked_ms + step_ms;
+	comm->was_asked_for = false;
+	forgotten = comm->role == COMM_SENDER && !comm->is_handed && comm->unasked_ms > bound_ms;
+	pthread_mutex_unlock(&comm->lock);
+	if (!forgotten || !take_forgotten(comm)) {
+		return;
+	}
+	LOG_WARN("NCCL has not asked for a connection to %s for %u ms: taken for forgotten, closed",
+		 comm_peer_name(comm), bound_ms);
+	/* Closing may end this very thread's loop. */
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attr, close_thread, comm)) {
+		LOG_WARN("cannot start a thread to close it; its threads stay");
+	}
+	pthread_attr_destroy(&attr);
+}
+
+static void find_forgotten(struct comm *comm, void *arg)
+{
+	struct comm **out = arg;
+
+	if (!*out && take_forgotten(comm)) {
+		*out = comm; /* with the reference that NCCL never took */
+	}
+}
+
+void connect_close_all(void)
+{
+	struct comm *comm;
+
+	do {
+		comm = NULL;
+		comm_for_each(find_forgotten, &comm);
+		if (comm) {
+			comm_close(comm);
+		}
+	} while (comm);
 }

@@ -2,7 +2,9 @@
 #include "ib/intern.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
+#include "plugin/connect.h"
 #include "plugin/core.h"
+#include "plugin/listen.h"
 #include "plugin/runtime.h"
 
 #include <errno.h>
@@ -23,7 +25,11 @@ int plugin_init(nccl_logger_fn logger, nccl_profiler_fn profiler)
 
 void plugin_finalize(void)
 {
-	runtime_fini();
+	/* NCCL closes what it got before; what is left it has forgotten or never got. */
+	if (runtime_fini()) {
+		connect_close_all();
+		listener_close_all();
+	}
 }
 
 int plugin_devices(int *count)

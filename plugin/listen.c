@@ -145,11 +145,20 @@ void listener_on_open(struct oob_link *link, const struct frame *frame)
 	rc = comm_list_rails(comm);
 	if (rc) {
 		refuse(link, frame, rc, "no rail is up");
-		comm_hide(comm);
 		comm_put(comm);
 		return;
 	}
 	setup_begin_accept(comm, frame);
+}
+
+/* Nobody will accept it. */
+static void drop_ready(struct comm *comm)
+{
+	struct frame frame = {.type = FRAME_CLOSE};
+
+	comm_send(comm, &frame);
+	comm_hide(comm);
+	comm_put(comm);
 }
 
 void listener_push(struct listener *listener, struct comm *comm)
@@ -166,8 +175,7 @@ void listener_push(struct listener *listener, struct comm *comm)
 	}
 	pthread_mutex_unlock(&lock);
 	if (closed) {
-		comm_hide(comm);
-		comm_put(comm);
+		drop_ready(comm);
 	}
 }
 
@@ -198,10 +206,27 @@ int plugin_accept(void *listen_comm, void **recv_comm)
 	return 0;
 }
 
-int plugin_close_listen(void *listen_comm)
+/* A handshake that nobody waits for would go on for as long as its peer takes. */
+static void refuse_opening(struct comm *comm, void *listener)
 {
-	struct listener *listener = listen_comm, **at;
-	struct close_wait *wait = close_wait_create();
+	struct frame frame = {.type = FRAME_REFUSED};
+	bool is_opening;
+
+	pthread_mutex_lock(&lock);
+	is_opening = comm->listener == listener;
+	pthread_mutex_unlock(&lock);
+	if (is_opening && setup_give_up(comm, -ECONNABORTED, "nobody listens any more")) {
+		frame.refused.err = -ECONNREFUSED;
+		snprintf(frame.refused.reason, sizeof(frame.refused.reason),
+			 "nobody listens any more");
+		comm_send(comm, &frame);
+	}
+}
+
+/* Take it off the list; what waits in its queue. */
+static struct comm *shut(struct listener *listener, struct close_wait *wait)
+{
+	struct listener **at;
 	struct comm *left;
 
 	pthread_mutex_lock(&lock);
@@ -215,15 +240,22 @@ int plugin_close_listen(void *listen_comm)
 	left = listener->ready;
 	listener->ready = NULL;
 	pthread_mutex_unlock(&lock);
+	return left;
+}
+
+int plugin_close_listen(void *listen_comm)
+{
+	struct listener *listener = listen_comm;
+	struct close_wait *wait = close_wait_create();
+	struct comm *left = shut(listener, wait);
+
 	while (left) {
 		struct comm *next = left->accept_next;
-		struct frame frame = {.type = FRAME_CLOSE};
 
-		comm_send(left, &frame);
-		comm_hide(left);
-		comm_put(left);
+		drop_ready(left);
 		left = next;
 	}
+	comm_for_each(refuse_opening, listener);
 	listener_put(listener);
 	/* Comms still in the handshake hold the listener; our threads must outlive them. */
 	if (close_wait_end(wait, CLOSE_BOUND_MS)) {
@@ -232,4 +264,18 @@ int plugin_close_listen(void *listen_comm)
 	}
 	runtime_put();
 	return 0;
+}
+
+void listener_close_all(void)
+{
+	struct listener *listener;
+
+	do {
+		pthread_mutex_lock(&lock);
+		listener = listeners;
+		pthread_mutex_unlock(&lock);
+		if (listener) {
+			plugin_close_listen(listener);
+		}
+	} while (listener);
 }

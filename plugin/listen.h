@@ -18,7 +18,7 @@ struct handle {
 	uint32_t version; /* PROTO_VERSION */
 	uint8_t token[16];
 	struct oob_addr addr;
-	uint64_t connecting; /* connect's comm while it is under way, 0 at first */
+	uint64_t connecting; /* id of connect's comm while it is under way, 0 at first */
 };
 
 /** OPEN came: create the comm and begin, or refuse. Loop thread. */
@@ -28,5 +28,8 @@ void listener_on_open(struct oob_link *link, const struct frame *frame);
 void listener_push(struct listener *listener, struct comm *comm);
 
 void listener_put(struct listener *listener);
+
+/** Close what is left: the last user has finalized. Bounded as closing is. Not from own threads. */
+void listener_close_all(void);
 
 #endif

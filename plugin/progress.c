@@ -35,8 +35,8 @@ void comm_poll_path(struct comm *comm, unsigned int p, uint64_t now_ns)
 
 void comm_progress(struct comm *comm, uint64_t now_ns)
 {
-	if (comm->state != COMM_READY) {
-		return;
+	if (comm->state != COMM_READY || comm->is_quiet) {
+		return; /* quiet: the memory of its messages may be gone */
 	}
 	for (unsigned int p = 0; p < comm->path_count; p++) {
 		const struct repair_path *path = &comm->end.paths[p];
@@ -60,7 +60,7 @@ int comm_error(const struct comm *comm)
 		[CAUSE_PROTOCOL] = -EPROTO,
 	};
 
-	if (comm->state != COMM_READY) {
+	if (comm->state != COMM_READY || comm->is_quiet) {
 		return -ENOTCONN;
 	}
 	if (!comm->end.failed) {

@@ -71,13 +71,18 @@ int runtime_init(void)
 	return rc;
 }
 
-void runtime_fini(void)
+bool runtime_fini(void)
 {
+	bool last, used;
+
 	pthread_mutex_lock(&lock);
-	if (init_count > 0 && --init_count == 0 && user_count == 0 && loaded) {
+	last = init_count > 0 && --init_count == 0;
+	used = user_count > 0;
+	if (last && !used && loaded) {
 		unload(&instance);
 	}
 	pthread_mutex_unlock(&lock);
+	return last && used;
 }
 
 static void stop_watches(void *arg)
@@ -115,7 +120,8 @@ static void start_watches(void *arg)
 		}
 	}
 	rt->tick = (struct oob_timer){.fn = watch_tick, .arg = rt};
-	oob_timer_set(rt->loop, &rt->tick, TICK_SLOW_MS);
+	rt->tick_ms = TICK_SLOW_MS;
+	oob_timer_set(rt->loop, &rt->tick, rt->tick_ms);
 }
 
 static void stop_workers(struct runtime *rt)
@@ -223,7 +229,8 @@ static void tick_fast(void *arg)
 {
 	struct runtime *rt = arg;
 
-	oob_timer_set(rt->loop, &rt->tick, TICK_FAST_MS);
+	rt->tick_ms = TICK_FAST_MS;
+	oob_timer_set(rt->loop, &rt->tick, rt->tick_ms);
 }
 
 void runtime_repair_begins(void)

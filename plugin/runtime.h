@@ -28,6 +28,7 @@ struct runtime {
 	struct worker *setup;                   /* work on several rails */
 	struct worker *rail_workers[RAILS_MAX]; /* fences */
 	struct oob_timer tick;                  /* loop thread */
+	uint32_t tick_ms;                       /* loop thread; its period */
 	struct oob_watch watches[RAILS_MAX];    /* loop thread */
 };
 
@@ -36,8 +37,11 @@ struct runtime *runtime_instance(void);
 /** Read the configuration and open the rails, or count one more. 0 also without any device. */
 int runtime_init(void);
 
-/** One less; the last one closes the rails, at once or when the last user is gone. */
-void runtime_fini(void);
+/**
+ * One less; the last one closes the rails, at once or when the last user is gone. True: it was the
+ * last, and there are users left.
+ */
+bool runtime_fini(void);
 
 /** A listener or comm begins: start the threads if it is the first. 0 or -errno. Service thread. */
 int runtime_get(void);

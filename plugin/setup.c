@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool give_up(struct comm *comm, int err, const char *why)
+bool setup_give_up(struct comm *comm, int err, const char *why)
 {
 	bool changed;
 
@@ -26,17 +26,12 @@ static bool give_up(struct comm *comm, int err, const char *why)
 	return changed;
 }
 
-void setup_give_up(struct comm *comm, int err, const char *why)
-{
-	give_up(comm, err, why);
-}
-
 /* A failure seen here: the peer is told. Called with a job's reference held. */
 static void fail(struct comm *comm, int err, const char *why)
 {
 	struct frame frame = {.type = FRAME_REFUSED};
 
-	if (give_up(comm, err, why) && comm->peer_comm) {
+	if (setup_give_up(comm, err, why) && comm->peer_comm) { /* set before this job, if at all */
 		frame.refused.err = err;
 		snprintf(frame.refused.reason, sizeof(frame.refused.reason), "%s", why);
 		comm_send(comm, &frame);
@@ -95,27 +90,31 @@ static int get_rings(struct comm *comm)
 static void open_job(void *arg)
 {
 	struct comm *comm = arg;
-	struct frame *frame = &comm->setup_frame;
+	struct frame frame =
+		comm->setup_frame; /* the answer may take its place while this leaves */
+	struct frame_open *open = &frame.open;
 	int rc = get_rings(comm);
 
 	if (rc) {
 		fail(comm, rc, "no rail could register memory");
 		goto out;
 	}
-	frame->type = FRAME_OPEN;
-	frame->open.src_comm = comm->id;
-	frame->open.window_msgs = WINDOW_MSGS;
-	frame->open.pieces_max = PIECES_MAX;
-	describe_rails(comm, frame->open.dev, &frame->open.rail_count, frame->open.rails);
-	describe_area(comm, comm->rings.cts, sizeof(struct wire_cts) * WINDOW_MSGS,
-		      &frame->open.cts);
-	describe_area(comm, comm->rings.acks, sizeof(struct wire_ack) * PATHS_MAX,
-		      &frame->open.acks);
-	describe_probes(comm, &frame->open.probes);
+	frame.type = FRAME_OPEN;
+	open->src_comm = comm->id;
+	open->window_msgs = WINDOW_MSGS;
+	open->pieces_max = PIECES_MAX;
+	describe_rails(comm, open->dev, &open->rail_count, open->rails);
+	describe_area(comm, comm->rings.cts, sizeof(struct wire_cts) * WINDOW_MSGS, &open->cts);
+	describe_area(comm, comm->rings.acks, sizeof(struct wire_ack) * PATHS_MAX, &open->acks);
+	describe_probes(comm, &open->probes);
 	pthread_mutex_lock(&comm->lock);
 	comm->expect = FRAME_OPENED;
 	pthread_mutex_unlock(&comm->lock);
-	comm_send(comm, frame);
+	rc = comm_send(comm, &frame);
+	if (rc) {
+		/* The link may have ended before this comm was in the table. */
+		setup_give_up(comm, rc, "its process cannot be reached");
+	}
 out:
 	comm_put(comm);
 }
@@ -213,7 +212,6 @@ static void accept_job(void *arg)
 	const char *why = check_open(open);
 	int rc = why ? -EPROTO : get_rings(comm);
 
-	comm->peer_comm = open->src_comm;
 	if (rc) {
 		fail(comm, rc, why ? why : "no rail could register memory");
 		goto out;
@@ -243,6 +241,8 @@ out:
 void setup_begin_accept(struct comm *comm, const struct frame *frame)
 {
 	comm->setup_frame = *frame;
+	comm->peer_comm = frame->open.src_comm;
+	comm_show(comm);
 	run_job(comm, accept_job);
 }
 
@@ -290,6 +290,10 @@ static const char *check_opened(const struct comm *comm, const struct frame_open
 	if (opened->probes.len_bytes < opened->path_count * WIRE_PROBE_BYTES) {
 		return "the peer offered a too small area for probes";
 	}
+	/* Each rail is part of one path at most, and probes have room for so many. */
+	if (opened->path_count > comm->rail_count) {
+		return "the peer named more paths than there are rails";
+	}
 	if (opened->path_count == 0 ||
 	    opened->records.len_bytes < sizeof(struct wire_record) * WIRE_RECORDS) {
 		return "the peer offered no paths or a too small ring";
@@ -310,7 +314,6 @@ static void opened_job(void *arg)
 	struct frame frame = {.type = FRAME_PATHS};
 	const char *why = check_opened(comm, opened);
 
-	comm->peer_comm = opened->src_comm;
 	if (why) {
 		fail(comm, -EPROTO, why);
 		goto out;
@@ -447,7 +450,7 @@ out:
 static void ready_job(void *arg)
 {
 	struct comm *comm = arg;
-	uint32_t mask = comm->setup_frame.ready.path_mask;
+	uint32_t mask = comm->setup_frame.ready.path_mask & ((1u << comm->path_count) - 1);
 
 	for (unsigned int i = 0; i < comm->path_count; i++) {
 		if (comm->paths[i].qp.qp && !(mask >> i & 1)) {
@@ -474,9 +477,13 @@ void setup_on_frame(struct comm *comm, const struct frame *frame)
 	};
 	bool expected;
 
+	if (frame->type == FRAME_CLOSE) {
+		setup_give_up(comm, -ECONNABORTED, "the other end closed it");
+		return;
+	}
 	if (frame->type == FRAME_REFUSED) {
-		give_up(comm, frame->refused.err < 0 ? frame->refused.err : -EPROTO,
-			frame->refused.reason);
+		setup_give_up(comm, frame->refused.err < 0 ? frame->refused.err : -EPROTO,
+			      frame->refused.reason);
 		return;
 	}
 	pthread_mutex_lock(&comm->lock);
@@ -484,6 +491,9 @@ void setup_on_frame(struct comm *comm, const struct frame *frame)
 	if (expected) {
 		comm->expect = FRAME_NONE;
 		comm->setup_frame = *frame;
+		if (frame->type == FRAME_OPENED) {
+			comm->peer_comm = frame->opened.src_comm;
+		}
 	}
 	pthread_mutex_unlock(&comm->lock);
 	if (expected) {

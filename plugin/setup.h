@@ -4,6 +4,7 @@
 
 #include "plugin/comm.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -15,13 +16,19 @@
 /** Connector: get rings and send OPEN. Takes no reference. */
 void setup_begin_open(struct comm *comm, const uint8_t token[16]);
 
-/** Acceptor: answer OPEN with OPENED. */
+/** Acceptor: put the comm into the table and answer OPEN with OPENED. */
 void setup_begin_accept(struct comm *comm, const struct frame *frame);
 
-/** OPENED, PATHS, READY or REFUSED came for this comm. Loop thread, no lock held. */
+/**
+ * OPENED, PATHS, READY or REFUSED came for this comm, or CLOSE before it was READY. Loop thread, no
+ * lock held.
+ */
 void setup_on_frame(struct comm *comm, const struct frame *frame);
 
-/** The peer is gone or refused: end the handshake. Nothing once the comm is READY. Any thread. */
-void setup_give_up(struct comm *comm, int err, const char *why);
+/**
+ * The peer is gone or refused: end the handshake. Nothing once the comm is READY. True if it did.
+ * A reference is held. Any thread.
+ */
+bool setup_give_up(struct comm *comm, int err, const char *why);
 
 #endif

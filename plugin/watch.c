@@ -2,6 +2,7 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "plugin/comm.h"
+#include "plugin/connect.h"
 #include "plugin/listen.h"
 #include "plugin/runtime.h"
 #include "plugin/setup.h"
@@ -62,6 +63,14 @@ static bool is_end_frame(enum frame_type type)
 	return is_one[type];
 }
 
+/* The connector did not wait: the acceptor must not either. */
+static void say_gone(struct oob_link *link, uint64_t peer_comm)
+{
+	struct frame frame = {.type = FRAME_CLOSE, .dst_comm = peer_comm};
+
+	(void)oob_link_send(link, &frame);
+}
+
 static void on_frame(void *arg, struct oob_link *link, const struct frame *frame)
 {
 	struct comm *comm;
@@ -73,11 +82,18 @@ static void on_frame(void *arg, struct oob_link *link, const struct frame *frame
 	}
 	comm = comm_find(frame->type == FRAME_PONG ? frame->ping.cookie : frame->dst_comm);
 	if (!comm) {
-		return; /* closed here while the frame was under way */
+		/* closed here while the frame was under way */
+		if (frame->type == FRAME_OPENED) {
+			say_gone(link, frame->opened.src_comm);
+		}
+		return;
 	}
 	if (comm->link != link) {
 		LOG_WARN_LIMITED("%s named a connection of another peer", oob_link_name(link));
 	} else if (is_end_frame(frame->type)) {
+		if (frame->type == FRAME_CLOSE) {
+			setup_on_frame(comm, frame); /* if it is not READY yet */
+		}
 		on_end_frame(comm, frame);
 	} else {
 		setup_on_frame(comm, frame);
@@ -220,20 +236,41 @@ void watch_rail_event(void *arg)
 	}
 }
 
+struct tick {
+	uint32_t step_ms;
+	bool repairing; /* some comm */
+};
+
+/* The connector gives up by itself; an acceptor whose connector fell silent does so here. */
+static void tick_opening(struct comm *comm, uint64_t now_ns)
+{
+	uint64_t bound_ns = (uint32_t)runtime_instance()->cfg.connect_timeout_ms * NS_PER_MS;
+
+	if (comm->role == COMM_RECEIVER && now_ns - comm->opened_ns > bound_ns) {
+		setup_give_up(comm, -ETIMEDOUT, "no answer in BRAID_CONNECT_TIMEOUT_MS");
+	}
+}
+
 static void tick_comm(struct comm *comm, void *arg)
 {
-	bool *repairing = arg;
+	struct tick *tick = arg;
 	uint64_t now_ns;
+	bool opening;
 
 	pthread_mutex_lock(&comm->lock);
 	now_ns = clock_mono_ns();
+	opening = comm->state == COMM_OPENING;
 	if (comm->state == COMM_READY) {
 		comm_progress(comm, now_ns);
 		repair_end_tick(&comm->end, now_ns);
-		*repairing = *repairing || (repair_end_is_repairing(&comm->end) &&
-					    !comm->end.failed && !comm->end.peer_closed);
+		tick->repairing = tick->repairing || (repair_end_is_repairing(&comm->end) &&
+						      !comm->end.failed && !comm->end.peer_closed);
 	}
 	pthread_mutex_unlock(&comm->lock);
+	if (opening) {
+		tick_opening(comm, now_ns);
+	}
+	connect_tick(comm, tick->step_ms);
 }
 
 /*
@@ -243,8 +280,9 @@ static void tick_comm(struct comm *comm, void *arg)
 void watch_tick(void *arg)
 {
 	struct runtime *rt = arg;
-	bool repairing = false;
+	struct tick tick = {.step_ms = rt->tick_ms};
 
-	comm_for_each(tick_comm, &repairing);
-	oob_timer_set(rt->loop, &rt->tick, repairing ? TICK_FAST_MS : TICK_SLOW_MS);
+	comm_for_each(tick_comm, &tick);
+	rt->tick_ms = tick.repairing ? TICK_FAST_MS : TICK_SLOW_MS;
+	oob_timer_set(rt->loop, &rt->tick, rt->tick_ms);
 }

@@ -81,6 +81,9 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 	struct wire_record *record = &comm->rings.records[piece->record_idx];
 	struct ib_write writes[2];
 
+	if (comm->is_quiet) {
+		return -EAGAIN; /* the memory it would be sent from may be gone */
+	}
 	if (piece->whole) {
 		return post_whole(path, piece, memory);
 	}
