@@ -5,6 +5,7 @@
 /* A throw-away folder to build a make-believe /sys in. */
 
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
