@@ -130,10 +130,12 @@ void oob_proc_fd_close(int fd)
 	pthread_mutex_unlock(&proc_lock);
 }
 
-/* the table is small and lives as long as the library */
+/* the table is small and lives as long as the library; the loop's thread may still close sockets */
 static void __attribute__((destructor)) proc_fini(void)
 {
+	pthread_mutex_lock(&proc_lock);
 	free(fd_ours);
 	fd_ours = NULL;
 	fd_ours_count = 0;
+	pthread_mutex_unlock(&proc_lock);
 }
