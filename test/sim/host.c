@@ -89,27 +89,26 @@ static void poll(struct host *host)
 static void on_frame(struct host *host, const struct link_frame *frame)
 {
 	struct sim *sim = host->sim;
-	uint32_t bit = 1u << frame->fence.path;
 
 	switch ((int)frame->type) {
 	case FRAME_FENCE:
 		TRACE(sim, "%s gets FENCE path %u epoch %u (%s)%s",
 		      host->side == SIDE_TX ? "tx" : "rx", frame->fence.path, frame->fence.epoch,
 		      cause_name((enum cause)frame->fence.cause), frame->is_copy ? " again" : "");
-		if (host->seen_fence_mask & bit) {
+		if (host->seen_fence_mask & 1u << frame->fence.path) {
 			SIM_MARK(sim, DUP_FENCE);
 		}
-		host->seen_fence_mask |= bit;
+		host->seen_fence_mask |= 1u << frame->fence.path;
 		repair_end_on_fence(host->end, &frame->fence, sim->now_ns);
 		break;
 	case FRAME_FENCED:
 		TRACE(sim, "%s gets FENCED path %u epoch %u next_seq %llu%s",
 		      host->side == SIDE_TX ? "tx" : "rx", frame->fenced.path, frame->fenced.epoch,
 		      (unsigned long long)frame->fenced.next_seq, frame->is_copy ? " again" : "");
-		if (host->seen_fenced_mask & bit) {
+		if (host->seen_fenced_mask & 1u << frame->fenced.path) {
 			SIM_MARK(sim, DUP_FENCED);
 		}
-		host->seen_fenced_mask |= bit;
+		host->seen_fenced_mask |= 1u << frame->fenced.path;
 		repair_end_on_fenced(host->end, &frame->fenced, sim->now_ns);
 		if (host->end->paths[frame->fenced.path].state == PATH_FENCING_HEARD) {
 			SIM_MARK(sim, FENCING_HEARD);
