@@ -153,10 +153,19 @@ static void tx_read_out(const struct repair_end *end, struct frame_fenced *out)
 	memset(out->pieces, 0, sizeof(out->pieces));
 }
 
-/* The receiver's book says so: by acknowledgement word, FENCED or CLOSE. */
+/*
+ * The receiver's book says so: by acknowledgement word, FENCED or CLOSE. A message with a piece
+ * that is on no path can't be complete there: such a word is a lie or a bug, and believing it would
+ * free a buffer that is to be sent again.
+ */
 static void note_acked(struct repair_tx *tx, uint64_t next_seq)
 {
-	if (next_seq > tx->next_seq) {
+	bool is_sent = next_seq <= tx->next_seq;
+
+	for (uint64_t seq = tx->acked_seq; is_sent && seq < next_seq; seq++) {
+		is_sent = tx->msgs[wire_slot(seq)].pending == 0;
+	}
+	if (!is_sent) {
 		repair_end_fail(&tx->end, CAUSE_PROTOCOL, PATHS_MAX,
 				"the receiver acknowledged what was not sent");
 	} else if (next_seq > tx->acked_seq) {
