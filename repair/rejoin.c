@@ -213,7 +213,11 @@ static void on_answer(struct repair_end *end, unsigned int p, const struct frame
 	end->ops->join(end->ctx, p, frame->epoch, &frame->qp, &frame->rail);
 }
 
-/* Own probe placed, the peer's too and it is what it should be: the path is back. */
+/*
+ * Own probe placed, the peer's too and it is what it should be: the path is back. The peer's HCA
+ * was told so by ours, which may acknowledge before the bytes are in memory: looked at again each
+ * tick.
+ */
 static void try_up(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
@@ -224,11 +228,9 @@ static void try_up(struct repair_end *end, unsigned int p)
 		return;
 	}
 	rejoin_pattern(p, path->epoch, want);
-	if (memcmp(end->probes_in + (size_t)p * WIRE_PROBE_BYTES, want, sizeof(want)) != 0) {
-		repair_end_fault(end, p, CAUSE_PROBE, end->now_ns);
-		return;
+	if (memcmp(end->probes_in + (size_t)p * WIRE_PROBE_BYTES, want, sizeof(want)) == 0) {
+		fence_event(end, p, PATH_EV_READY, NULL);
 	}
-	fence_event(end, p, PATH_EV_READY, NULL);
 }
 
 /* The epoch is not known here yet when frames overtake the raise at this end: kept for later. */
@@ -319,7 +321,9 @@ void rejoin_tick(struct repair_end *end, unsigned int p)
 		return;
 	}
 	if (path->state == PATH_PROBING) {
-		if (end->now_ns - rejoin->probing_ns >= PROBE_BOUND_MS * NS_PER_MS) {
+		try_up(end, p);
+		if (path->state == PATH_PROBING &&
+		    end->now_ns - rejoin->probing_ns >= PROBE_BOUND_MS * NS_PER_MS) {
 			repair_end_fault(end, p, CAUSE_PROBE, end->now_ns);
 		}
 		return;
