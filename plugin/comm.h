@@ -40,9 +40,9 @@ struct request {
 	struct comm *comm;
 	enum request_type type;
 	bool busy;
-	struct memory *memory;  /* registration it uses; NULL for empty messages */
-	uint64_t seq;           /* send, recv */
-	unsigned int reads_out; /* flush */
+	struct memory *memory; /* registration it uses; NULL for empty messages */
+	uint64_t seq;          /* send, recv */
+	uint32_t reads;        /* flush: bit per path with a read out */
 };
 
 enum {
@@ -106,6 +106,7 @@ struct comm {
 	enum comm_state state; /* lock */
 	int err;               /* lock; -errno once FAILED */
 	uint64_t opened_ns;
+	bool wants_flush;        /* lock; receiver of GPU memory */
 	bool is_quiet;           /* lock; its QPs were fenced for deregMr, nothing moves any more */
 	enum frame_type expect;  /* lock; the handshake frame that may come next */
 	bool is_handed;          /* lock; sender: NCCL has it and will close it */

@@ -121,7 +121,7 @@ unlock:
 	return rc;
 }
 
-static bool take_done(struct comm *comm, struct request *req, uint64_t *size_bytes)
+static bool take_done(struct comm *comm, struct request *req, uint64_t now_ns, uint64_t *size_bytes)
 {
 	uint32_t path_mask;
 
@@ -140,7 +140,7 @@ static bool take_done(struct comm *comm, struct request *req, uint64_t *size_byt
 		return true;
 	case REQUEST_FLUSH:
 		*size_bytes = 0;
-		return flush_poll(comm, req);
+		return flush_poll(comm, req, now_ns);
 	}
 	return false;
 }
@@ -164,12 +164,14 @@ int plugin_test(void *request, int *done, int *sizes)
 	struct request *req = request;
 	struct comm *comm = req->comm;
 	uint64_t size_bytes = 0;
+	uint64_t now_ns;
 	int rc = 0;
 
 	pthread_mutex_lock(&comm->lock);
-	comm_progress(comm, clock_mono_ns());
+	now_ns = clock_mono_ns();
+	comm_progress(comm, now_ns);
 	/* What is complete is complete, whatever became of the comm since. */
-	if (comm->state == COMM_READY && take_done(comm, req, &size_bytes)) {
+	if (comm->state == COMM_READY && take_done(comm, req, now_ns, &size_bytes)) {
 		req->busy = false;
 		*done = 1;
 	} else {

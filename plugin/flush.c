@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/flush.h"
 
+#include "include/clock.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
 #include "include/wr_id.h"
 #include "plugin/core.h"
 #include "plugin/runtime.h"
 
-#include <errno.h>
+#include <string.h>
 
 /*
  * GPU memory: data that an HCA has written may still be on its way through PCIe when its completion
@@ -15,48 +16,95 @@
  * all that carry this comm are, which is the same or more.
  */
 
-static int flush_open(struct comm *comm, struct comm_path *path)
+/* A loopback QP on the path's rail takes the place of what there is. Blocks as verbs do. */
+static int flush_renew(struct comm *comm, struct comm_path *path, bool only_if_none)
 {
 	struct runtime *rt = runtime_instance();
-	int rc;
+	struct ib_flush flush;
+	int rc = ib_flush_create(path->rail, rt->mrs, &rt->cfg, &flush);
 
-	if (path->has_flush) {
-		return 0;
-	}
-	rc = ib_flush_create(path->rail, rt->mrs, &rt->cfg, &path->flush);
 	if (rc) {
-		LOG_WARN("%s: no loopback queue pair to flush GPU memory", path->rail->label);
-		repair_end_fail(&comm->end, CAUSE_POST_FAILED, path->idx, "cannot flush");
+		LOG_WARN("%s: no loopback queue pair to flush GPU memory: %s", path->rail->label,
+			 strerror(-rc));
 		return rc;
 	}
-	path->has_flush = true;
+	pthread_mutex_lock(&comm->lock);
+	if (!only_if_none || !path->has_flush) {
+		struct ib_flush old = path->flush;
+
+		path->flush = flush;
+		flush = old;
+		path->has_flush = true;
+		/* What was out on the old one will not be heard of again. */
+		for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
+			comm->requests[i].reads &= ~(1u << path->idx);
+		}
+	}
+	pthread_mutex_unlock(&comm->lock);
+	ib_flush_destroy(&flush);
 	return 0;
 }
 
-/* One read per path that has carried data. A path that died was reaped, its HCA is not asked again.
+void flush_prepare(struct comm *comm)
+{
+	for (unsigned int p = 0; comm->role == COMM_RECEIVER && p < comm->path_count; p++) {
+		struct comm_path *path = &comm->paths[p];
+		bool wanted;
+
+		pthread_mutex_lock(&comm->lock);
+		comm->wants_flush = true;
+		wanted = comm->end.paths[p].state == PATH_UP && !path->has_flush;
+		pthread_mutex_unlock(&comm->lock);
+		if (wanted) {
+			(void)flush_renew(comm, path, true); /* iflush says what that means */
+		}
+	}
+}
+
+int flush_rebuild(struct comm_path *path)
+{
+	struct comm *comm = path->comm;
+	bool wanted;
+
+	pthread_mutex_lock(&comm->lock);
+	wanted = comm->wants_flush;
+	pthread_mutex_unlock(&comm->lock);
+	return wanted ? flush_renew(comm, path, false) : 0;
+}
+
+/*
+ * One read per path that carries data. A path that died was reaped, its HCA is not asked again; nor
+ * is one that dies here.
  */
-static int post_reads(struct comm *comm, struct request *req, void *data)
+static int post_reads(struct comm *comm, struct request *req, void *data, uint64_t now_ns)
 {
 	for (unsigned int p = 0; p < comm->path_count; p++) {
 		struct comm_path *path = &comm->paths[p];
-		uint64_t wr_id =
-			wr_id_pack((struct wr_id){.kind = WR_KIND_FLUSH,
-						  .path = (uint8_t)p,
-						  .idx = (uint32_t)(req - comm->requests)});
-		int rc;
+		struct wr_id id = {.kind = WR_KIND_FLUSH,
+				   .path = (uint8_t)p,
+				   .epoch_low = (uint16_t)comm->end.paths[p].epoch,
+				   .idx = (uint32_t)(req - comm->requests)};
 
-		if (comm->end.paths[p].state != PATH_UP) {
+		if (comm->end.paths[p].state != PATH_UP ||
+		    !(req->memory->mr->rail_mask >> path->rail->idx & 1)) {
 			continue;
 		}
-		rc = flush_open(comm, path);
-		if (!rc) {
-			rc = ib_flush_post(&path->flush, (uint64_t)(uintptr_t)data,
-					   req->memory->mr->rkeys[path->rail->idx], wr_id);
+		if (!path->has_flush &&
+		    atomic_load_explicit(&path->rail->device_fatal, memory_order_acquire)) {
+			repair_end_fault(&comm->end, p, CAUSE_DEVICE_FATAL, now_ns);
+			continue;
 		}
-		if (rc) {
-			return rc;
+		if (!path->has_flush) {
+			repair_end_fail(&comm->end, CAUSE_POST_FAILED, p,
+					"no queue pair to flush GPU memory");
+			return comm_error(comm);
 		}
-		req->reads_out++;
+		if (ib_flush_post(&path->flush, (uint64_t)(uintptr_t)data,
+				  req->memory->mr->rkeys[path->rail->idx], wr_id_pack(id))) {
+			repair_end_fault(&comm->end, p, CAUSE_POST_FAILED, now_ns);
+			continue;
+		}
+		req->reads |= 1u << p;
 	}
 	return 0;
 }
@@ -98,7 +146,7 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 	rc = comm_error(comm);
 	req = rc ? NULL : take_flush(comm, memory);
 	if (req) {
-		rc = post_reads(comm, req, data[last]);
+		rc = post_reads(comm, req, data[last], clock_mono_ns());
 		req->busy = rc == 0;
 		*request = rc ? NULL : req;
 	}
@@ -106,7 +154,7 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 	return rc;
 }
 
-bool flush_poll(struct comm *comm, struct request *request)
+bool flush_poll(struct comm *comm, struct request *request, uint64_t now_ns)
 {
 	struct ib_wc wcs[4];
 
@@ -115,14 +163,19 @@ bool flush_poll(struct comm *comm, struct request *request)
 			comm->paths[p].has_flush ? ib_flush_poll(&comm->paths[p].flush, wcs, 4) : 0;
 
 		for (int i = 0; i < count; i++) {
-			struct request *req =
-				&comm->requests[wr_id_unpack(wcs[i].wr_id).idx % REQUESTS_MAX];
+			struct wr_id id = wr_id_unpack(wcs[i].wr_id);
 
-			if (wcs[i].cause != CAUSE_NONE) {
-				repair_end_fault(&comm->end, p, wcs[i].cause, comm->end.now_ns);
+			/* Left over by a path that died: its request has not waited for it. */
+			if (id.epoch_low != (uint16_t)comm->end.paths[p].epoch) {
+				continue;
 			}
-			req->reads_out -= req->reads_out > 0;
+			comm->requests[id.idx % REQUESTS_MAX].reads &= ~(1u << p);
+			if (wcs[i].cause != CAUSE_NONE) {
+				repair_end_fault(&comm->end, p, wcs[i].cause, now_ns);
+			}
 		}
 	}
-	return request->reads_out == 0;
+	/* A path that is not UP was given up, and its HCA may never answer. */
+	request->reads &= repair_end_up_mask(&comm->end);
+	return request->reads == 0;
 }

@@ -3,6 +3,7 @@
 #include "include/nccl_net.h"
 #include "plugin/comm.h"
 #include "plugin/core.h"
+#include "plugin/flush.h"
 #include "plugin/runtime.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@ int plugin_reg_mr(void *comm, void *data, size_t size_bytes, int type, void **mh
 	struct memory *memory;
 	int rc = check(size_bytes, type);
 
-	(void)comm; /* registered on every rail of the process, whatever this comm uses now */
 	if (rc) {
 		return rc;
 	}
@@ -32,10 +32,14 @@ int plugin_reg_mr(void *comm, void *data, size_t size_bytes, int type, void **mh
 		return -ENOMEM;
 	}
 	memory->type = type;
+	/* On every rail of the process, whatever this comm uses now. */
 	rc = ib_mr_get(rt->mrs, data, size_bytes, false, &memory->mr);
 	if (rc) {
 		free(memory);
 		return rc;
+	}
+	if (type == NCCL_PTR_CUDA) {
+		flush_prepare(comm);
 	}
 	*mh = memory;
 	return 0;
@@ -48,7 +52,6 @@ int plugin_reg_mr_dmabuf(void *comm, void *data, size_t size_bytes, int type, ui
 	struct memory *memory;
 	int rc = check(size_bytes, type);
 
-	(void)comm;
 	if (rc) {
 		return rc;
 	}
@@ -61,6 +64,9 @@ int plugin_reg_mr_dmabuf(void *comm, void *data, size_t size_bytes, int type, ui
 	if (rc) {
 		free(memory);
 		return rc;
+	}
+	if (type == NCCL_PTR_CUDA) {
+		flush_prepare(comm);
 	}
 	*mh = memory;
 	return 0;

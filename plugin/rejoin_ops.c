@@ -3,6 +3,7 @@
 
 #include "include/clock.h"
 #include "plugin/comm.h"
+#include "plugin/flush.h"
 #include "plugin/runtime.h"
 #include "repair/rejoin.h"
 
@@ -51,7 +52,7 @@ static void rebuild_job(void *arg)
 	if (!rc) {
 		addr = (struct qp_addr){.qpn = qp.qpn, .psn = qp.psn};
 		ib_rail_describe(path->rail, &rail);
-		rc = swap_qp(path, &qp) ? 0 : -ECANCELED;
+		rc = swap_qp(path, &qp) ? flush_rebuild(path) : -ECANCELED;
 	}
 	pthread_mutex_lock(&comm->lock);
 	repair_rejoin_built(&comm->end, path->idx, path->rejoin_epoch, rc, &addr, &rail,
