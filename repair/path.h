@@ -64,6 +64,8 @@ struct rejoin_state {
 	bool is_offered; /* sender: REJOIN was sent, no answer yet */
 	bool was_up;     /* the path has carried traffic in this epoch */
 	bool is_probed;  /* own probe was placed */
+	bool is_probe_posted;
+	uint32_t offer_epoch; /* receiver: epoch of the last offer, that of peer_qp */
 	uint32_t peer_probed_epoch;
 	unsigned int level; /* of the back-off */
 	unsigned int flap_count;

@@ -186,12 +186,16 @@ static void on_offer(struct repair_end *end, unsigned int p, const struct frame_
 		repair_end_fail(end, CAUSE_PROTOCOL, p, "a receiver offered to rejoin");
 		return;
 	}
+	if (rejoin->peer_qp.qpn == frame->qp.qpn && rejoin->offer_epoch == frame->epoch) {
+		return; /* the same offer once more */
+	}
 	rejoin->peer_rail = frame->rail;
 	if (end->paths[p].state != PATH_DOWN || rejoin->is_busy) {
 		send_rejoin(end, p, FRAME_REJOINED, -EBUSY, NULL, NULL);
 		return;
 	}
 	rejoin->peer_qp = frame->qp;
+	rejoin->offer_epoch = frame->epoch;
 	rejoin->is_busy = true;
 	end->ops->rebuild(end->ctx, p, frame->epoch);
 }
@@ -244,6 +248,8 @@ static bool is_current(struct repair_end *end, unsigned int p, uint32_t epoch)
 	return epoch == end->paths[p].epoch;
 }
 
+static void on_probed(struct repair_end *end, unsigned int p);
+
 void repair_rejoin_on_frame(struct repair_end *end, const struct frame *frame, uint64_t now_ns)
 {
 	bool is_offer = frame->type == FRAME_REJOIN || frame->type == FRAME_REJOINED;
@@ -259,8 +265,7 @@ void repair_rejoin_on_frame(struct repair_end *end, const struct frame *frame, u
 	} else if (frame->type == FRAME_REJOINED) {
 		on_answer(end, p, &frame->rejoin);
 	} else if (frame->type == FRAME_PROBED) {
-		end->paths[p].rejoin.peer_probed_epoch = epoch;
-		try_up(end, p);
+		on_probed(end, p);
 	} else {
 		repair_rejoin_hint(end, p, now_ns);
 	}
@@ -282,24 +287,43 @@ void repair_rejoin_hint(struct repair_end *end, unsigned int p, uint64_t now_ns)
 	}
 }
 
-void rejoin_begin_probe(struct repair_end *end, unsigned int p)
+static void post_probe(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
 	struct wrq_item item = {.kind = WRQ_PROBE, .signalled = true};
 	int rc;
 
-	path->rejoin.probing_ns = end->now_ns;
-	path->rejoin.is_probed = false;
-	end->role->pump(end); /* the receiver's receives */
-	if (path->state != PATH_PROBING) {
-		return;
-	}
+	path->rejoin.is_probe_posted = true;
 	rejoin_pattern(p, path->epoch, end->probes_out + (size_t)p * WIRE_PROBE_BYTES);
 	rc = end->ops->post_probe(end->ctx, p, repair_end_wr_id(end, p, WR_KIND_ITEM));
 	if (rc == -EAGAIN) {
 		rc = -ENOBUFS; /* the queue is new and empty */
 	}
 	repair_end_posted(end, p, item, rc);
+}
+
+void rejoin_begin_probe(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+
+	path->rejoin.probing_ns = end->now_ns;
+	path->rejoin.is_probed = false;
+	path->rejoin.is_probe_posted = false;
+	end->role->pump(end); /* the receiver's receives */
+	if (path->state == PATH_PROBING && end->role->offers) {
+		post_probe(end, p);
+	}
+}
+
+static void on_probed(struct repair_end *end, unsigned int p)
+{
+	struct repair_path *path = &end->paths[p];
+
+	path->rejoin.peer_probed_epoch = path->epoch;
+	if (path->state == PATH_PROBING && !path->rejoin.is_probe_posted) {
+		post_probe(end, p);
+	}
+	try_up(end, p);
 }
 
 void rejoin_probe_placed(struct repair_end *end, unsigned int p)

@@ -10,11 +10,14 @@
  *   sender                                         receiver
  *   new QP (rebuild)
  *   REJOIN{path, epoch, QP, rail}   ------------->
- *                                                  new QP, connect it, PROBING: receives, probe
+ *                                                  new QP, connect it, PROBING: receives
  *            <------------------------------------ REJOINED{path, epoch, QP, rail}, or err
  *   connect, PROBING: probe
- *   own probe placed: PROBED{path, epoch}  <----->  own probe placed: PROBED{path, epoch}
+ *   own probe placed: PROBED{path, epoch} ------->  the peer is connected now: probe
+ *            <------------------------------------  own probe placed: PROBED{path, epoch}
  *   own probe placed and peer's arrived: UP        the same
+ *
+ * The receiver's probe comes second, since its QP would give up on a peer that is slow to connect.
  *
  * QPs and PSNs are fresh, the epoch is the one that the last fence raised to: nothing of an older
  * epoch fits. A probe is WIRE_PROBE_BYTES of a pattern that names path and epoch; when the peer
