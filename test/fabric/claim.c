@@ -13,20 +13,26 @@ static _Atomic uint64_t claim_number;
 uint64_t fab_claim_begin(struct fab_qp_slot *qp, uint32_t id)
 {
 	uint64_t number = atomic_fetch_add_explicit(&claim_number, 1, memory_order_relaxed) + 1;
-	uint64_t claim = (uint64_t)id << 48 | (number << 1 & 0xffffffffffffull);
+	uint64_t claim = (uint64_t)id << 48 | (number << 2 & 0xffffffffffffull);
 	uint64_t none = 0;
 
 	return atomic_compare_exchange_strong(&qp->claim, &none, claim) ? claim : 0;
 }
 
-bool fab_claim_finish(struct fab_qp_slot *qp, uint64_t claim)
+bool fab_claim_move(struct fab_qp_slot *qp, uint64_t claim, uint64_t from, uint64_t to)
 {
-	return atomic_compare_exchange_strong(&qp->claim, &claim, claim | FAB_CLAIM_FINISHING);
+	uint64_t expect = claim | from;
+
+	return atomic_compare_exchange_strong(&qp->claim, &expect, claim | to);
 }
 
-void fab_claim_end(struct fab_qp_slot *qp)
+bool fab_claim_end(struct fab_qp_slot *qp, uint64_t claim)
 {
-	atomic_store_explicit(&qp->claim, 0, memory_order_release);
+	uint64_t looking = claim | FAB_CLAIM_LOOK;
+	uint64_t finishing = claim | FAB_CLAIM_FINISH;
+
+	return atomic_compare_exchange_strong(&qp->claim, &looking, 0) ||
+	       atomic_compare_exchange_strong(&qp->claim, &finishing, 0);
 }
 
 /* The holder died in its book-keeping: a receive whose completion is out counts as consumed. */
@@ -54,16 +60,18 @@ static bool claim_strike(struct fab_root *root, struct fab_inst *inst, struct fa
 			 uint64_t held)
 {
 	enum fab_life life = fab_inst_life(root, (uint32_t)(held >> 48));
-	uint64_t bare = held & ~FAB_CLAIM_FINISHING;
+	uint64_t phase = held & FAB_CLAIM_PHASES;
 
 	if (life == FAB_LIFE_GONE) {
-		if ((held & FAB_CLAIM_FINISHING) != 0) {
+		if (phase == FAB_CLAIM_FINISH) {
 			claim_mend(inst, qp);
 		}
 		return atomic_compare_exchange_strong(&qp->claim, &held, 0);
 	}
-	if (life == FAB_LIFE_STOPPED && held == bare &&
-	    atomic_load_explicit(&qp->claim_done, memory_order_acquire) == bare) {
+	if (life == FAB_LIFE_STOPPED &&
+	    (phase == FAB_CLAIM_LOOK ||
+	     (phase == FAB_CLAIM_COPY &&
+	      atomic_load_explicit(&qp->claim_done, memory_order_acquire) == (held ^ phase)))) {
 		return atomic_compare_exchange_strong(&qp->claim, &held, 0);
 	}
 	return false;
@@ -77,7 +85,7 @@ void fab_claim_drain(struct fab_root *root, struct fab_inst *inst, struct fab_qp
 	for (;;) {
 		uint64_t held = atomic_load_explicit(&qp->claim, memory_order_seq_cst);
 
-		if (held == 0 || ((held ^ first) & ~FAB_CLAIM_FINISHING) != 0) {
+		if (held == 0 || ((held ^ first) & ~FAB_CLAIM_PHASES) != 0) {
 			return;
 		}
 		if (fab_now_ns() - start_ns < CLAIM_SPIN_NS) {

@@ -7,31 +7,39 @@
 #include <stdbool.h>
 
 /*
- * The right to place into a QP. fab_qp_slot.claim is 0 or inst id << 48 | number << 1 | phase.
+ * The right to place into a QP. fab_qp_slot.claim is 0 or inst id << 48 | number << 2 | phase.
  *
- *   holder: begin (0 -> claim)  copy bytes  finish (phase 0 -> 1)  book-keeping  end (-> 0)
+ *   begin (0 -> LOOK)  look at state, PSN, keys
+ *   copy  (LOOK -> COPY)  the system call that moves the bytes, and nothing else
+ *   finish (-> FINISH)  completion, PSN, counters; or the refusal, straight from LOOK
+ *   end (-> 0)
  *
  * The holder looks at the QP's state after begin; the owner who fences first stores the state, then
  * drains. Both are sequentially consistent, so either the holder sees the fence or the owner sees
- * the claim. A holder may be killed, or stopped for minutes, at any point. So the bytes carry a
- * marker that lands after them in the same system call (claim_done), and nothing but the bytes
- * happens before finish: the owner may then take the claim from a holder that is stopped between
- * the two, which is where a stopped engine nearly always is, and finish fails when it wakes up.
+ * the claim. A holder may be killed, or stopped for minutes, at any point. A stopped one can be
+ * struck off while it looks, and once its bytes are placed: they carry a marker that lands behind
+ * them in the same system call (claim_done), whose end is where a stopped engine nearly always is.
+ * When it wakes up, its next step fails and it forgets what it saw. In between, and while it
+ * finishes, the owner has to wait: a few instructions before the system call and some after.
  */
 
-#define FAB_CLAIM_FINISHING 1ull
+#define FAB_CLAIM_LOOK   0ull
+#define FAB_CLAIM_COPY   1ull
+#define FAB_CLAIM_FINISH 2ull
+#define FAB_CLAIM_PHASES 3ull
 
 /** Takes the claim for instance `id`. Returns it, or 0 when somebody else has it. */
 uint64_t fab_claim_begin(struct fab_qp_slot *qp, uint32_t id);
-/** Turns to the book-keeping. False: the owner took the claim away; nothing more may be done. */
-bool fab_claim_finish(struct fab_qp_slot *qp, uint64_t claim);
-/** Gives the claim back after fab_claim_finish(). */
-void fab_claim_end(struct fab_qp_slot *qp);
+/** From one phase to a later one. False: the owner took the claim away; what was seen under it may
+ * be wrong and nothing more may be done. */
+bool fab_claim_move(struct fab_qp_slot *qp, uint64_t claim, uint64_t from, uint64_t to);
+/** Gives the claim back, from LOOK or FINISH. False: it was taken away before. */
+bool fab_claim_end(struct fab_qp_slot *qp, uint64_t claim);
 
 /**
  * Returns when every claim taken before the call is over. The caller has stored a state that makes
- * holders leave at once (or freed the key they looked for). A holder that is gone is struck off, as
- * is one that is stopped with all its bytes placed. `inst` is the instance that owns `qp`.
+ * holders leave at once (or freed the key they looked for). A holder that is gone is struck off,
+ * and a stopped one where that is safe. `inst` is the instance that owns `qp`.
  */
 void fab_claim_drain(struct fab_root *root, struct fab_inst *inst, struct fab_qp_slot *qp);
 

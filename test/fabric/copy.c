@@ -110,7 +110,9 @@ static enum fab_copied copy_there(long call, uint32_t pid, const struct iovec *l
 		return FAB_COPIED_OK;
 	}
 	if (got < 0 && (errno == ESRCH || errno == EPERM)) {
-		if (errno == EPERM) {
+		static _Atomic int said;
+
+		if (errno == EPERM && atomic_exchange(&said, 1) == 0) {
 			fab_complain("process %u may not be written to (EPERM): same user?", pid);
 		}
 		return FAB_COPIED_GONE;

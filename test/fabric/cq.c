@@ -27,6 +27,9 @@ static int slot_find(struct fab_ctx *ctx, struct fab_cq *cq)
 		if (ctx->cqs[i] == NULL) {
 			ctx->cqs[i] = cq;
 			cq->idx = i;
+			if (i >= atomic_load(&ctx->cq_high)) {
+				atomic_store(&ctx->cq_high, i + 1);
+			}
 			rc = 0;
 			break;
 		}
@@ -214,7 +217,7 @@ void fab_cq_notify(struct fab_ctx *ctx)
 		return;
 	}
 	fab_engine_hold(ctx); /* keeps CQs from being destroyed meanwhile */
-	for (uint32_t i = 0; i < FAB_MAX_CQS; i++) {
+	for (uint32_t i = 0; i < atomic_load(&ctx->cq_high); i++) {
 		struct fab_cq *cq = ctx->cqs[i];
 		struct fab_channel *channel;
 		uintptr_t ibv;

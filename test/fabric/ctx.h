@@ -27,6 +27,7 @@ struct fab_ctx {
 	uint64_t heap_free[FAB_HEAP_CLASSES]; /* offset of the first free block per size class */
 	uint32_t mr_next;
 	_Atomic uint32_t qp_high; /* slots of the QP table ever used */
+	_Atomic uint32_t cq_high; /* ... of the CQ table */
 	uint32_t pd_next;
 	uint32_t object_count; /* PDs, CQs, QPs, MRs and channels alive */
 	struct fab_cq *cqs[FAB_MAX_CQS];

@@ -58,13 +58,14 @@ static bool rule_waits(const struct fab_rule *rule, enum fab_trigger trigger)
 	       rule->spec.trigger == trigger;
 }
 
-static void rules_count(const struct fab_gate *gate, enum fab_trigger trigger, enum fab_edge edge,
+static bool rules_count(const struct fab_gate *gate, enum fab_trigger trigger, enum fab_edge edge,
 			uint64_t amount)
 {
 	uint32_t count = atomic_load_explicit(&gate->root->rule_count, memory_order_acquire);
+	bool fired = false;
 
 	if (!gate->tx_locked && !gate->rx_locked) {
-		return;
+		return false;
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		struct fab_rule *rule = &gate->root->rules[i];
@@ -76,8 +77,10 @@ static void rules_count(const struct fab_gate *gate, enum fab_trigger trigger, e
 		rule->seen += amount * rule_weight(gate, rule);
 		if (rule->seen >= rule->spec.count) {
 			fab_rule_fire(gate->root, gate->dir, i);
+			fired = true;
 		}
 	}
+	return fired;
 }
 
 uint64_t fab_gate_allow(const struct fab_gate *gate, uint64_t want)
@@ -122,7 +125,7 @@ void fab_gate_write(const struct fab_gate *gate)
 	rules_count(gate, FAB_TRIG_WRITES, FAB_EDGE_AFTER, 1);
 }
 
-void fab_gate_imm(const struct fab_gate *gate, enum fab_edge edge)
+bool fab_gate_imm(const struct fab_gate *gate, enum fab_edge edge)
 {
-	rules_count(gate, FAB_TRIG_IMMS, edge, 1);
+	return rules_count(gate, FAB_TRIG_IMMS, edge, 1);
 }

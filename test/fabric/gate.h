@@ -31,7 +31,7 @@ uint64_t fab_gate_allow(const struct fab_gate *gate, uint64_t want);
 void fab_gate_bytes(const struct fab_gate *gate, uint64_t bytes);
 /** Counts a plain write that is placed to its end. */
 void fab_gate_write(const struct fab_gate *gate);
-/** Counts a write with immediate passing one of its edges. */
-void fab_gate_imm(const struct fab_gate *gate, enum fab_edge edge);
+/** Counts a write with immediate passing one of its edges. True when that fired a rule. */
+bool fab_gate_imm(const struct fab_gate *gate, enum fab_edge edge);
 
 #endif

@@ -83,6 +83,8 @@ enum fab_edge {
 	FAB_EDGE_BEFORE,
 	FAB_EDGE_MID,
 	FAB_EDGE_AFTER,
+	FAB_EDGE_ACKED_BLANK, /* acknowledged; neither payload nor completion */
+	FAB_EDGE_ACKED,       /* acknowledged, payload placed, no completion */
 	FAB_EDGE_COUNT,
 };
 
@@ -140,7 +142,6 @@ struct fab_inst_row {
 struct fab_root {
 	uint32_t magic;
 	uint32_t version;
-	uint64_t seed;
 	pthread_mutex_t lock; /* robust; rule table, instance table, one-time loading */
 	uint32_t faults_loaded;
 	_Atomic uint32_t next_qpn;

@@ -147,6 +147,23 @@ static void devs_fill(void)
 	}
 }
 
+/* The run's seed decides where QP numbers begin; the first process to come sets it. */
+static int seed_apply(void)
+{
+	uint32_t first = FAB_QPN_FIRST;
+	uint64_t seed;
+
+	if (env_number("FABRIC_SEED", 0, UINT64_MAX, &seed) != 0) {
+		return -EINVAL;
+	}
+	if (seed != 0) {
+		uint32_t start = (uint32_t)(seed * 0x9e3779b97f4a7c15ull >> 40) | FAB_QPN_FIRST;
+
+		atomic_compare_exchange_strong(&lib.root->next_qpn, &first, start);
+	}
+	return 0;
+}
+
 static int lib_setup(void)
 {
 	const char *dir = getenv("FABRIC_DIR");
@@ -166,6 +183,10 @@ static int lib_setup(void)
 	rc = fab_root_open(lib.dir, &lib.root);
 	if (rc != 0) {
 		fab_complain("%s: %s", lib.dir, strerror(-rc));
+		return rc;
+	}
+	rc = seed_apply();
+	if (rc != 0) {
 		return rc;
 	}
 	/* Peers of the same user write into this process's memory, as their adapters would. */

@@ -66,7 +66,7 @@ static bool flush_receives(struct fab_qp *qp)
 		return true;
 	}
 	claim = fab_claim_begin(slot, inst->id);
-	if (claim == 0 || !fab_claim_finish(slot, claim)) {
+	if (claim == 0 || !fab_claim_move(slot, claim, FAB_CLAIM_LOOK, FAB_CLAIM_FINISH)) {
 		return false; /* a peer is still placing; it leaves soon */
 	}
 	while (atomic_load_explicit(&slot->rq_head, memory_order_relaxed) !=
@@ -77,7 +77,7 @@ static bool flush_receives(struct fab_qp *qp)
 			fab_inst_ring(inst);
 		}
 	}
-	fab_claim_end(slot);
+	fab_claim_end(slot, claim);
 	return true;
 }
 

@@ -30,7 +30,9 @@ static const struct transition transitions[IBV_QPS_UNKNOWN][IBV_QPS_UNKNOWN] = {
 	[IBV_QPS_RTS][IBV_QPS_RTS] = {1, 0, LIVE_MASK},
 	[IBV_QPS_RTS][IBV_QPS_SQD] = {1, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
 	[IBV_QPS_SQD][IBV_QPS_RTS] = {1, 0, LIVE_MASK},
-	[IBV_QPS_SQD][IBV_QPS_SQD] = {1, 0, INIT_MASK | RTS_MASK | LIVE_MASK | IBV_QP_AV},
+	[IBV_QPS_SQD][IBV_QPS_SQD] = {1, 0,
+				      IBV_QP_PKEY_INDEX | IBV_QP_PORT | RTS_MASK | LIVE_MASK |
+					      IBV_QP_AV},
 };
 
 static int mask_check(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
@@ -84,7 +86,8 @@ static int peer_resolve(struct fab_qp *qp, const struct ibv_qp_attr *attr)
 {
 	int rc = fab_addr_resolve(qp->ctx->lib, &attr->ah_attr, &qp->peer_host, &qp->peer_rail);
 
-	if (rc != 0 && qp->ctx->lib->roce) {
+	if (qp->ctx->lib->roce &&
+	    (rc != 0 || (qp->ctx->lib->rail_wired && qp->peer_rail != qp->ctx->rail))) {
 		return -ETIMEDOUT;
 	}
 	if (rc != 0) {

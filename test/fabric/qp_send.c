@@ -13,6 +13,7 @@ struct move {
 	struct fab_path path;
 	struct fab_gate gate;
 	uint64_t claim;
+	uint64_t claim_phase;
 	uint64_t now_ns;
 	uint64_t step_bytes;
 	struct fab_list local;
@@ -97,12 +98,12 @@ bool fab_path_alive(const struct fab_qp *qp, const struct fab_path *path)
 	uint64_t claim = fab_claim_begin(path->slot, qp->ctx->inst->id);
 	bool alive;
 
-	if (claim == 0 || !fab_claim_finish(path->slot, claim)) {
+	if (claim == 0) {
 		return false;
 	}
 	alive = responder_listens(qp, path);
-	fab_claim_end(path->slot);
-	return alive && fab_inst_life(qp->ctx->lib->root, path->peer->id) != FAB_LIFE_GONE;
+	return fab_claim_end(path->slot, claim) && alive &&
+	       fab_inst_life(qp->ctx->lib->root, path->peer->id) != FAB_LIFE_GONE;
 }
 
 /* A packet with the wrong number is dropped, and so is what was sent to the QP before a reset. */
@@ -269,16 +270,20 @@ static enum verdict step_copy(struct move *m)
 	m->local.count = m->wr->sge_count;
 	m->local.pos_bytes = m->qp->tx.pos_bytes;
 	m->remote.pos_bytes = m->qp->tx.pos_bytes;
+	if (!fab_claim_move(slot, m->claim, FAB_CLAIM_LOOK, FAB_CLAIM_COPY)) {
+		return LOST;
+	}
+	/* Also with no bytes: the mark finds out whether the process is still there. */
 	if (m->step_bytes > 0 && is_read(m->wr)) {
 		copied = fab_copy_in(own, m->path.peer, &m->local, &m->remote, m->step_bytes);
-	} else if (m->step_bytes > 0) {
+	} else {
 		copied = fab_copy_out(own, m->path.peer, &m->local, &m->remote, m->step_bytes,
 				      &slot->claim_done, m->claim);
 	}
-	if (!fab_claim_finish(slot, m->claim)) {
-		m->claim = 0; /* the responder was fenced while this process was stopped */
-		return LOST;
+	if (!fab_claim_move(slot, m->claim, FAB_CLAIM_COPY, FAB_CLAIM_FINISH)) {
+		return LOST; /* the responder was fenced while this process was stopped */
 	}
+	m->claim_phase = FAB_CLAIM_FINISH;
 	return copied_verdict(copied);
 }
 
@@ -314,6 +319,10 @@ static bool message_end(struct move *m)
 	if (is_imm(m->wr) && !tx->placed) {
 		tx->placed = true;
 		fab_gate_imm(&m->gate, FAB_EDGE_MID);
+		if (fab_gate_imm(&m->gate, FAB_EDGE_ACKED)) {
+			fab_send_sent(m->qp, &m->path, m->now_ns, FAB_ACK_FORCED);
+			return true; /* the adapter lied: the receiver never hears of it */
+		}
 	}
 	if (is_imm(m->wr) || is_send(m->wr)) {
 		if (!fab_port_open(m->path.own_port, m->path.peer_port)) {
@@ -329,7 +338,7 @@ static bool message_end(struct move *m)
 	} else if (m->wr->opcode == IBV_WR_RDMA_WRITE) {
 		fab_gate_write(&m->gate);
 	}
-	fab_send_sent(m->qp, &m->path, m->now_ns);
+	fab_send_sent(m->qp, &m->path, m->now_ns, FAB_ACK_IF_OPEN);
 	return true;
 }
 
@@ -347,6 +356,10 @@ static enum verdict step_run(struct move *m)
 		fab_gate_imm(&m->gate, FAB_EDGE_BEFORE);
 		if (!fab_port_open(m->path.own_port, m->path.peer_port)) {
 			return LOST;
+		}
+		if (fab_gate_imm(&m->gate, FAB_EDGE_ACKED_BLANK)) {
+			fab_send_sent(m->qp, &m->path, m->now_ns, FAB_ACK_FORCED);
+			return GO_ON;
 		}
 	}
 	tx->peer_gen = atomic_load_explicit(&m->path.slot->gen, memory_order_relaxed);
@@ -377,11 +390,20 @@ static uint64_t rnr_delay_ns(uint32_t code)
 	return (uint64_t)tens_us[code & 31] * 10000ull;
 }
 
+/* Does an answer come back, from a process that still is? */
+static bool answer_arrives(const struct move *m)
+{
+	return fab_port_ack_open(m->path.own_port, m->path.peer_port) &&
+	       fab_inst_life(m->qp->ctx->lib->root, m->path.peer->id) != FAB_LIFE_GONE;
+}
+
 static uint64_t answer_rnr(struct move *m)
 {
 	struct fab_qp *qp = m->qp;
+	uint32_t timer = m->path.slot->min_rnr_timer;
 
-	if (!fab_port_ack_open(m->path.own_port, m->path.peer_port)) {
+	/* Without the claim from here on, since asking for the process takes long. */
+	if (!fab_claim_end(m->path.slot, m->claim) || !answer_arrives(m)) {
 		fab_send_lost(qp, m->now_ns);
 		return 0;
 	}
@@ -390,7 +412,7 @@ static uint64_t answer_rnr(struct move *m)
 		return 0;
 	}
 	qp->tx.rnr_tries++;
-	qp->tx.rnr_ns = m->now_ns + rnr_delay_ns(m->path.slot->min_rnr_timer);
+	qp->tx.rnr_ns = m->now_ns + rnr_delay_ns(timer);
 	fab_send_moved(qp, &m->path, m->now_ns);
 	return qp->tx.rnr_ns;
 }
@@ -412,11 +434,17 @@ static void spoil_receive(struct move *m, enum ibv_wc_status status)
 /* The responder refuses for good: its QP breaks, and the requester hears of it if it can. */
 static uint64_t answer_nak(struct move *m, enum ibv_wc_status status)
 {
+	/* From a look, or from a copy that failed and is finishing already. */
+	if (m->claim_phase == FAB_CLAIM_LOOK &&
+	    !fab_claim_move(m->path.slot, m->claim, FAB_CLAIM_LOOK, FAB_CLAIM_FINISH)) {
+		fab_send_lost(m->qp, m->now_ns);
+		return 0;
+	}
 	if (is_send(m->wr)) {
 		spoil_receive(m, status);
 	}
 	fab_qp_break_peer(m->path.peer, m->path.slot);
-	if (!fab_port_ack_open(m->path.own_port, m->path.peer_port)) {
+	if (!answer_arrives(m)) {
 		fab_send_lost(m->qp, m->now_ns);
 		return 0;
 	}
@@ -437,10 +465,6 @@ static uint64_t step_answer(struct move *m, enum verdict verdict)
 	case REM_INVALID:
 		return answer_nak(m, IBV_WC_REM_INV_REQ_ERR);
 	case REM_OP:
-		if (fab_inst_life(m->qp->ctx->lib->root, m->path.peer->id) == FAB_LIFE_GONE) {
-			fab_send_lost(m->qp, m->now_ns); /* it went away under the copy */
-			return 0;
-		}
 		return answer_nak(m, IBV_WC_REM_OP_ERR);
 	case LOCAL_PROT:
 		if (!fab_send_is_oldest(m->qp)) {
@@ -487,11 +511,8 @@ uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns)
 	fab_gate_enter(&m.gate);
 	verdict = step_run(&m);
 	fab_gate_leave(&m.gate);
-	/* What is answered needs the responder's attributes, so the claim goes last. */
 	free_ns = step_answer(&m, verdict);
-	if (m.claim != 0) {
-		fab_claim_end(m.path.slot);
-	}
+	fab_claim_end(m.path.slot, m.claim);
 	if (m.ring) {
 		fab_inst_ring(m.path.peer);
 	}

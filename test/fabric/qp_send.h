@@ -25,8 +25,14 @@ uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns);
 
 /** The packet under way, or its answer, is lost: the timer runs, nothing is sent before it ends. */
 void fab_send_lost(struct fab_qp *qp, uint64_t now_ns);
+enum fab_ack {
+	FAB_ACK_IF_OPEN,
+	FAB_ACK_FORCED, /* sent just before the fault */
+};
+
 /** The send at sq_next was executed by the responder; moves to the next. */
-void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns);
+void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns,
+		   enum fab_ack ack);
 /** A part of it was placed. */
 void fab_send_moved(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns);
 

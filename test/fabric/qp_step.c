@@ -50,7 +50,8 @@ static void acks_arrive(struct fab_qp *qp, uint64_t at_ns)
 	timer_stop(qp);
 }
 
-void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns)
+void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns,
+		   enum fab_ack ack)
 {
 	uint64_t number = atomic_load_explicit(&qp->sq_next, memory_order_relaxed);
 
@@ -63,7 +64,8 @@ void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_
 	qp->tx.placed = false;
 	qp->tx.rnr_tries = 0;
 	/* A read's answer is its data, and that is here. */
-	if (opcode == IBV_WR_RDMA_READ || fab_port_ack_open(path->own_port, path->peer_port)) {
+	if (ack == FAB_ACK_FORCED || opcode == IBV_WR_RDMA_READ ||
+	    fab_port_ack_open(path->own_port, path->peer_port)) {
 		acks_arrive(qp, now_ns + qp->ctx->lib->latency_ns);
 	} else {
 		timer_start(qp, now_ns);

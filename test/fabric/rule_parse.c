@@ -36,7 +36,8 @@ static const char *const key_names[KEY_COUNT] = {
 };
 
 static const char *const dir_names[] = {"tx", "rx", "both"};
-static const char *const edge_names[FAB_EDGE_COUNT] = {"before", "mid", "after"};
+static const char *const edge_names[FAB_EDGE_COUNT] = {"before", "mid", "after", "acked_blank",
+						       "acked"};
 
 const char *fab_action_name(enum fab_action action)
 {
