@@ -8,7 +8,7 @@
 
 enum {
 	RAILS_COUNT_MAX = 64,
-	RAILS_FIRED_MAX = 32
+	RAILS_FIRED_MAX = 64
 };
 
 /** Bytes of payload one HCA has sent and received so far. */
