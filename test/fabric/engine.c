@@ -185,10 +185,14 @@ static void *engine_main(void *arg)
 
 	prctl(PR_SET_NAME, "fabric");
 	prctl(PR_SET_TIMERSLACK, 1000);
-	while (atomic_load_explicit(&ctx->stopping, memory_order_acquire) == 0) {
+	for (;;) {
+		/* First of all, so that whoever rings after a look below cuts the sleep short. */
 		uint32_t seen = atomic_load_explicit(&ctx->inst->doorbell, memory_order_seq_cst);
 		uint64_t sleep_ns;
 
+		if (atomic_load_explicit(&ctx->stopping, memory_order_acquire) != 0) {
+			return NULL;
+		}
 		fab_rule_tick(ctx->lib->root, ctx->lib->dir, fab_now_ns());
 		fab_event_forward(ctx);
 		fab_cq_notify(ctx);
@@ -198,7 +202,6 @@ static void *engine_main(void *arg)
 			fab_inst_wait(ctx->inst, seen, sleep_ns);
 		}
 	}
-	return NULL;
 }
 
 int fab_engine_start(struct fab_ctx *ctx)

@@ -165,12 +165,37 @@ static void test_many_qps(void **state)
 	assert_int_equal(rig_run(&c), 0);
 }
 
+/* Opening and closing at once, often: the engine must not sleep through its end. */
+static void reopen_one(struct rig *rig)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	(void)rig;
+	CHECK(list != NULL);
+	for (uint32_t i = 0; i < 2000; i++) {
+		struct ibv_context *context = ibv_open_device(list[0]);
+
+		CHECK(context != NULL);
+		CHECK(ibv_close_device(context) == 0);
+	}
+	ibv_free_device_list(list);
+}
+
+static void test_reopen(void **state)
+{
+	static const struct rig_case c = {.host0 = reopen_one, .host1 = reopen_one};
+
+	(void)state;
+	assert_int_equal(rig_run(&c), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_symbols),
 		cmocka_unit_test(test_queries),
 		cmocka_unit_test(test_many_qps),
+		cmocka_unit_test(test_reopen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
