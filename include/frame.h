@@ -156,14 +156,18 @@ struct frame_fence {
 
 /**
  * "My QPs of this path are in ERR and reaped": nothing of epoch e can land or be read at my end any
- * more. From the receiver it carries its book, read out after that moment.
+ * more. It carries what has arrived, read out after that moment: the receiver's book, or which
+ * clear-to-send entries the sender has.
  */
 struct frame_fenced {
 	uint8_t path;
 	uint8_t cause; /* enum cause */
 	uint32_t epoch;
-	uint64_t next_seq; /* every message with seq < next_seq is complete; 0 from a sender */
-	uint32_t pieces[WINDOW_MSGS]; /* of seq next_seq + i: bit j: piece j has arrived */
+	/* receiver: every message below is complete; sender: every entry below was taken */
+	uint64_t next_seq;
+	/* of seq next_seq + i: receiver: bit j: piece j has arrived; sender: not 0: the entry has
+	 */
+	uint32_t pieces[WINDOW_MSGS];
 };
 
 /**

@@ -13,8 +13,8 @@
  *   3. FENCED{p,e,book} to the peer: nothing of epoch e can land or be read here any more. The
  *      receiver reads its book out at this moment and not before (P4)
  *   4. own fence done and the peer's FENCED in: the sender takes what was ever posted on p and is
- * not in the receiver's book, and posts it on other paths; the receiver issues unfinished
- *      clear-to-send entries and its acknowledgement again. Epoch up, path DOWN
+ * not in the receiver's book, and posts it on other paths; the receiver writes the clear-to-send
+ *      entries that the sender lacks, and its acknowledgement, again. Epoch up, path DOWN
  *
  * Why a late write can't land (P2): a piece is posted on another path only in step 4. By then the
  * receiver's QP was in ERR when its FENCED left, so its responder drops what comes later, and what

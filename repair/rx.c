@@ -108,33 +108,9 @@ static void rx_arrived(struct repair_end *end, unsigned int p, uint32_t raw, uin
 
 static void rx_retire(struct repair_end *end, unsigned int path, struct wrq_item item)
 {
-	struct repair_rx *rx = to_rx(end);
-	uint32_t bit = 1u << item.slot;
-
-	if (item.kind != WRQ_RECTS) {
-		return;
-	}
-	ASSERT(rx->slots[item.slot].again_out > 0);
-	if (end->paths[path].state == PATH_UP) {
-		rx->slots[item.slot].again_out--;
-		return;
-	}
-	/* Back here, but a packet may land as long as the peer has not fenced. One a path and slot:
-	 * an entry is repeated once its path is DOWN. */
-	ASSERT(!(rx->again_held[path] & bit));
-	rx->again_held[path] |= bit;
-}
-
-static_assert(WINDOW_MSGS <= 32, "a bit per slot in again_held");
-
-static void release_held(struct repair_rx *rx, unsigned int path)
-{
-	for (unsigned int slot = 0; slot < WINDOW_MSGS; slot++) {
-		if (rx->again_held[path] >> slot & 1) {
-			rx->slots[slot].again_out--;
-		}
-	}
-	rx->again_held[path] = 0;
+	(void)end;
+	(void)path;
+	(void)item;
 }
 
 static void rx_read_out(const struct repair_end *end, struct frame_fenced *out)
@@ -142,20 +118,28 @@ static void rx_read_out(const struct repair_end *end, struct frame_fenced *out)
 	book_read_out(&((const struct repair_rx *)end)->book, out);
 }
 
+/* The sender's ring, looked at after its fence: it has the entry, or has taken it already. */
+static bool is_entry_there(const struct frame_fenced *sender, uint64_t seq)
+{
+	uint64_t ahead = seq - sender->next_seq;
+
+	return seq < sender->next_seq || (ahead < WINDOW_MSGS && sender->pieces[ahead] != 0);
+}
+
 static void rx_reconcile(struct repair_end *end, unsigned int path, const struct frame_fenced *peer,
 			 struct repair_report *report)
 {
 	struct repair_rx *rx = to_rx(end);
 
-	(void)peer;
-	release_held(rx, path);
 	for (uint64_t seq = rx->book.next_seq; seq < rx->book.posted_seq; seq++) {
 		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
 
-		if (slot->cts_path == (int)path && !book_is_complete(&rx->book, seq)) {
+		if (slot->cts_path != (int)path) {
+			continue;
+		}
+		slot->cts_path = -1;
+		if (!is_entry_there(peer, seq)) {
 			slot->cts_wanted = true;
-			slot->cts_again = true;
-			slot->cts_path = -1;
 			report->again_count++;
 		}
 	}
@@ -185,15 +169,13 @@ static bool is_signal_due(const struct repair_path *path)
 static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 {
 	int p = control_path(&rx->end);
-	bool again = slot->cts_again;
-	struct wrq_item item = {.kind = again ? WRQ_RECTS : WRQ_CTS,
-				.slot = (uint8_t)wire_slot(slot->seq)};
+	struct wrq_item item = {.kind = WRQ_CTS, .slot = (uint8_t)wire_slot(slot->seq)};
 	int rc;
 
 	if (p < 0) {
 		return false;
 	}
-	item.signalled = again || is_signal_due(&rx->end.paths[p]);
+	item.signalled = is_signal_due(&rx->end.paths[p]);
 	rc = rx->end.ops->post_cts(rx->end.ctx, (unsigned int)p, item.slot,
 				   repair_end_wr_id(&rx->end, (unsigned int)p, WR_KIND_ITEM),
 				   item.signalled);
@@ -202,7 +184,6 @@ static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 	}
 	slot->cts_wanted = false;
 	slot->cts_path = (int8_t)p;
-	slot->again_out = (uint8_t)(slot->again_out + again);
 	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
 	return true;
 }
@@ -321,7 +302,7 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 	if (rx->end.failed) {
 		return -EIO;
 	}
-	if (rx->book.posted_seq - rx->released_seq >= WINDOW_MSGS || slot->again_out > 0) {
+	if (rx->book.posted_seq - rx->released_seq >= WINDOW_MSGS) {
 		return -EAGAIN;
 	}
 	*seq = book_post(&rx->book, recv->size_bytes);

@@ -10,9 +10,7 @@ struct repair_rx_slot {
 	uint64_t seq;
 	bool open;          /* between recv and release */
 	bool cts_wanted;    /* the clear-to-send entry has to be posted (again) */
-	bool cts_again;     /* it was posted before, on a path that is fenced now */
-	int8_t cts_path;    /* path of the last post; -1: none */
-	uint8_t again_out;  /* repeated entries that may land yet */
+	int8_t cts_path;    /* path of the last post; -1: none, or known to have arrived */
 	uint32_t path_mask; /* paths that brought pieces: all of them are flushed for GPU memory */
 };
 
@@ -20,13 +18,9 @@ struct repair_rx_slot {
  * Receiver end of a comm: posts clear-to-send entries, keeps the book, acknowledges.
  *
  * Reuse of a CTS slot. The entry of seq n + WINDOW_MSGS overwrites that of seq n, so no write of
- * the old entry may land later. The first write of n needs no wait: n can only be complete if the
- * sender saw an entry of n. If it saw the first write, that one is done (RC does not execute it
- * twice); if it saw a repeated one, the first was posted on a path that is fenced by now. A
- * repeated write may still be under way when n is complete, so repeated writes are signalled and
- * counted, and the slot is not used again while one of them may land (again_out): until it has
- * succeeded, or until its path is DOWN. That it was flushed at this end says nothing about a packet
- * on its way to a peer that has not fenced yet.
+ * the old entry may land later. An entry is written again only when both ends have fenced its path
+ * and the sender's FENCED says that its ring lacks it: of all writes of n at most one ever lands.
+ * Once n is complete the sender has seen it, so it has landed, and RC does not execute it twice.
  *
  * Acknowledgement words. Each path has its own word at the sender, and words only grow: a late
  * write on one path can't take back what another path said.
@@ -40,7 +34,6 @@ struct repair_rx {
 	uint64_t acked_seq;                /* last value written as acknowledgement */
 	int ack_path;                      /* path of that write, -1: none */
 	struct repair_rx_slot slots[WINDOW_MSGS];
-	uint32_t again_held[PATHS_MAX]; /* bit per slot: came back while the path was fenced */
 	uint64_t cts_again_count;
 };
 

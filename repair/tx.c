@@ -146,11 +146,16 @@ static void tx_retire(struct repair_end *end, unsigned int path, struct wrq_item
 	}
 }
 
+/* Which clear-to-send entries have arrived: the receiver writes the others again. */
 static void tx_read_out(const struct repair_end *end, struct frame_fenced *out)
 {
-	(void)end;
-	out->next_seq = 0;
-	memset(out->pieces, 0, sizeof(out->pieces));
+	const struct repair_tx *tx = to_const_tx(end);
+	struct wire_cts copy;
+
+	out->next_seq = tx->next_seq;
+	for (unsigned int i = 0; i < WINDOW_MSGS; i++) {
+		out->pieces[i] = read_cts(tx, tx->next_seq + i, &copy) ? 1 : 0;
+	}
 }
 
 /*

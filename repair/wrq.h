@@ -13,8 +13,7 @@ enum {
 
 enum wrq_kind {
 	WRQ_PIECE,  /* data (and its record) of (slot, piece) */
-	WRQ_CTS,    /* first clear-to-send entry of a slot */
-	WRQ_RECTS,  /* repeated clear-to-send entry of a slot */
+	WRQ_CTS,    /* clear-to-send entry of a slot */
 	WRQ_ACK,    /* acknowledgement word */
 	WRQ_MARKER, /* zero bytes: a probe, or the last of a QP in ERR, flushed behind everything */
 	WRQ_PROBE,  /* of a path that comes back */

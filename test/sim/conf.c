@@ -69,6 +69,13 @@ static void draw_machines(struct sim_conf *c, struct rng *rng)
 	c->link_slow_permille = rng_chance(rng, 200) ? 200 : 0;
 	c->link_dup_permille = rng_chance(rng, 400) ? 400 : 0;
 	c->fence_delay_ns = rng_spread(rng, 10 * US, 200 * MS);
+	c->heals = rng_chance(rng, 500);
+	if (c->heals) {
+		c->pace_ns = rng_chance(rng, 500) ? rng_spread(rng, 100 * US, 60 * MS) : 0;
+		c->limits.rejoin_min_ms = rng_range(rng, 1, 60);
+		c->limits.rejoin_max_ms = rng_range(rng, 100, 1000);
+		c->limits.salt = (uint32_t)rng_next(rng);
+	}
 	c->no_flush_permille = rng_chance(rng, 200) ? 500 : 0;
 	c->poll_delay_ns = rng_spread(rng, 200, 50 * US);
 	c->wcs_per_poll = (uint32_t)rng_spread(rng, 1, 64);
@@ -110,6 +117,9 @@ static void draw_faults(struct sim_conf *c, struct rng *rng)
 		c->dies_mask |= 1u << p;
 		add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
 		if (rng_chance(rng, 250)) { /* and something else on top */
+			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
+		}
+		while (c->heals && rng_chance(rng, 500) && c->fault_count < SIM_FAULTS_MAX / 2) {
 			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
 		}
 	}

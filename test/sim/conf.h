@@ -47,6 +47,8 @@ enum fault_when {
 	WHEN_ANNOUNCE, /* an end sends FENCED, n-th time */
 	WHEN_DOWN,     /* an end reconciles, n-th time */
 	WHEN_REPLAY,   /* a replayed piece is posted, n-th time */
+	WHEN_JOIN,     /* an end connects a new QP, n-th time */
+	WHEN_BACK,     /* an end uses a path again, n-th time */
 	FAULT_WHEN_COUNT
 };
 
@@ -93,6 +95,8 @@ struct sim_conf {
 	uint32_t wcs_per_poll;
 	uint32_t key_hole_permille; /* buffers that are not registered on a path that may die */
 	bool any_order;             /* requests are tested in any order, not oldest first */
+	uint64_t pace_ns;           /* the sender's user waits that long between sends, at most */
+	bool heals;                 /* what broke works again later, and paths rejoin */
 	bool rx_closes;             /* the receiver closes as soon as its last receive is done */
 	uint8_t odd_path, odd_side; /* GOAL_UNFENCED: whose fence is refused */
 	bool odd_is_cut;            /* the reset is refused, not the move to ERR */

@@ -10,7 +10,8 @@ enum ev_type {
 	EV_PLACE,  /* its bytes reach memory; ptr: struct net_chunk */
 	EV_ACK,    /* a hardware acknowledgement reaches the requester; arg: psn */
 	EV_TIMER,  /* retransmission timer of a QP */
-	EV_HEAL,   /* a held wire lets go */
+	EV_HEAL,   /* a wire is as new */
+	EV_REVIVE, /* an HCA is reset: new QPs work */
 	EV_FAULT,  /* arg: index of the fault */
 	/* From here on the host's software is needed: nothing happens while it is stopped. */
 	EV_POLL,
@@ -19,6 +20,9 @@ enum ev_type {
 	EV_FENCE_ERR,  /* the worker moves the QP to ERR */
 	EV_FENCE_DONE, /* arg: enum fence_outcome */
 	EV_CUT_DONE,
+	EV_BUILT,  /* arg: epoch; the worker made a new QP */
+	EV_JOINED, /* arg: epoch, peer's QP number; the worker connects it */
+	EV_HINT,   /* the software hears that the port is up */
 	EV_NOTICE, /* arg: enum cause: the software is told that the path failed */
 	EV_CLOSE,
 	EV_TYPE_COUNT

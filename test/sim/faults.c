@@ -76,12 +76,37 @@ static void notice(struct sim *sim, unsigned int side, unsigned int path, enum c
 	sim_disturb(sim, at);
 }
 
-static void wire_drop(struct sim *sim, const struct fault *f, unsigned int mask)
+static uint64_t heal_ns(struct sim *sim)
 {
+	uint64_t at = sim->now_ns + rng_spread(&sim->rng, 1 * MS, 1500 * MS);
+
+	if (!sim->conf.heals || rng_chance(&sim->rng, 100)) {
+		return UINT64_MAX;
+	}
+	sim_disturb(sim, at);
+	return at;
+}
+
+/* Both directions heal at once, and the later of two faults decides. */
+static void wire_break(struct sim *sim, const struct fault *f, unsigned int mask)
+{
+	uint64_t at = heal_ns(sim);
+
 	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
-		if (mask >> s & 1) {
-			sim->net.wires[s][f->path].drops = true;
-			sim->net.wires[s][f->path].release_ns = UINT64_MAX;
+		struct net_wire *wire = &sim->net.wires[s][f->path];
+
+		if (!(mask >> s & 1)) {
+			continue;
+		}
+		wire->drops = wire->drops || f->kind != FAULT_ACKLOSS;
+		wire->drops_acks = true;
+		wire->holds = false;
+		wire->release_ns = at > wire->release_ns ? at : wire->release_ns;
+		if (wire->release_ns != UINT64_MAX) {
+			sim_push(sim, (struct ev){.at_ns = wire->release_ns,
+						  .type = EV_HEAL,
+						  .side = (uint8_t)s,
+						  .path = f->path});
 		}
 	}
 }
@@ -92,7 +117,7 @@ static void wire_pause(struct sim *sim, const struct fault *f, unsigned int mask
 	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
 		struct net_wire *wire = &sim->net.wires[s][f->path];
 
-		if (!(mask >> s & 1) || wire->drops || wire->holds) {
+		if (!(mask >> s & 1) || wire->drops || wire->drops_acks || wire->holds) {
 			continue;
 		}
 		wire->drops = f->kind == FAULT_BLIP;
@@ -109,9 +134,45 @@ void fault_heal(struct sim *sim, const struct ev *ev)
 {
 	struct net_wire *wire = &sim->net.wires[ev->side][ev->path];
 
-	if (wire->release_ns == sim->now_ns) {
-		wire->drops = false;
-		wire->holds = false;
+	if (wire->release_ns != sim->now_ns) {
+		return;
+	}
+	TRACE(sim, "wire of path %u from %s is whole", ev->path, ev->side == SIDE_TX ? "tx" : "rx");
+	*wire = (struct net_wire){0};
+	if (sim->conf.heals && rng_chance(&sim->rng, 500)) {
+		sim_push(sim,
+			 (struct ev){.at_ns = sim->now_ns + rng_spread(&sim->rng, 10 * US, 20 * MS),
+				     .type = EV_HINT,
+				     .side = (uint8_t)rng_below(&sim->rng, 2),
+				     .path = ev->path});
+	}
+}
+
+void fault_revive(struct sim *sim, const struct ev *ev)
+{
+	struct net_nic *nic = &sim->net.nics[ev->side][ev->path];
+
+	if (nic->revive_ns == sim->now_ns) {
+		TRACE(sim, "HCA of path %u at %s works again", ev->path,
+		      ev->side == SIDE_TX ? "tx" : "rx");
+		nic->dead = false;
+	}
+}
+
+static void strike_nic(struct sim *sim, const struct fault *f)
+{
+	struct net_nic *nic = &sim->net.nics[f->side][f->path];
+
+	net_nic_die(sim, f->side, f->path);
+	nic->revive_ns = heal_ns(sim);
+	if (nic->revive_ns != UINT64_MAX) {
+		sim_push(sim, (struct ev){.at_ns = nic->revive_ns,
+					  .type = EV_REVIVE,
+					  .side = f->side,
+					  .path = f->path});
+	}
+	if (f->draw % 10 < 7) {
+		notice(sim, f->side, f->path, CAUSE_DEVICE_FATAL);
 	}
 }
 
@@ -121,7 +182,7 @@ static void strike_host(struct sim *sim, const struct fault *f)
 	uint64_t until = sim->now_ns + (f->draw % (f->draw & 1 ? 500 : 5) + 1) * MS;
 
 	if (f->kind == FAULT_STOP) {
-		host->stopped_ns = until;
+		host->stopped_ns = until > host->stopped_ns ? until : host->stopped_ns;
 		SIM_MARK(sim, HOST_STOPPED);
 	} else {
 		host->nap_ns = until;
@@ -137,25 +198,20 @@ static void strike_path(struct sim *sim, const struct fault *f)
 
 	switch ((int)f->kind) {
 	case FAULT_BLACKHOLE:
-		wire_drop(sim, f, 3);
+		wire_break(sim, f, 3);
 		break;
 	case FAULT_ONEWAY:
-		wire_drop(sim, f, 1u << f->side);
-		break;
 	case FAULT_ACKLOSS:
-		sim->net.wires[f->side][f->path].drops_acks = true;
+		wire_break(sim, f, 1u << f->side);
 		break;
 	case FAULT_HOLD:
 		wire_pause(sim, f, mask, rng_spread(&sim->rng, 100 * US, 1000 * MS));
 		break;
 	case FAULT_NIC_DEATH:
-		net_nic_die(sim, f->side, f->path);
-		if (f->draw % 10 < 7) {
-			notice(sim, f->side, f->path, CAUSE_DEVICE_FATAL);
-		}
+		strike_nic(sim, f);
 		break;
 	case FAULT_PORT_DOWN:
-		wire_drop(sim, f, 3);
+		wire_break(sim, f, 3);
 		notice(sim, f->side, f->path, CAUSE_PORT_DOWN);
 		break;
 	case FAULT_PORT_GLITCH:

@@ -2,6 +2,7 @@
 #include "test/sim/sim.h"
 
 #include <errno.h>
+#include <string.h>
 
 void host_init(struct sim *sim, unsigned int side)
 {
@@ -9,6 +10,7 @@ void host_init(struct sim *sim, unsigned int side)
 
 	*host = (struct host){.sim = sim, .side = side, .poll_ns = UINT64_MAX};
 	host->end = side == SIDE_TX ? &sim->tx.end : &sim->rx.end;
+	memset(sim->probes_in[side], 0, sizeof(sim->probes_in[side]));
 	sim_push(sim, (struct ev){.at_ns = 1, .type = EV_TICK, .side = (uint8_t)side});
 }
 
@@ -35,6 +37,9 @@ static void mark_completion(struct host *host, const struct repair_wc *wc)
 		return;
 	}
 	if (id.kind == WR_KIND_RECV && wc->cause == CAUSE_NONE) {
+		if (path->state == PATH_PROBING) {
+			SIM_MARK(sim, EARLY_DATA);
+		}
 		user_on_arrived(sim, id.path, wc->imm);
 	}
 	if (host->side == SIDE_TX && id.kind == WR_KIND_ITEM && wrq_knows(&path->sq, id.idx) &&
@@ -86,6 +91,44 @@ static void poll(struct host *host)
 	}
 }
 
+static void mark_entries(struct host *host, const struct frame_fenced *frame)
+{
+	const struct repair_rx *rx = &host->sim->rx;
+
+	for (unsigned int i = 0; host->side == SIDE_RX && i < WINDOW_MSGS; i++) {
+		const struct repair_rx_slot *slot = &rx->slots[wire_slot(frame->next_seq + i)];
+
+		if (frame->pieces[i] && slot->cts_path == frame->path) {
+			SIM_MARK(host->sim, CTS_THERE);
+		}
+	}
+}
+
+static void on_rejoin_frame(struct host *host, const struct link_frame *small)
+{
+	static const char *const names[] = {[FRAME_REJOIN] = "REJOIN",
+					    [FRAME_REJOINED] = "REJOINED",
+					    [FRAME_REJOIN_HINT] = "REJOIN_HINT",
+					    [FRAME_PROBED] = "PROBED"};
+	struct frame frame = {.type = small->type};
+	bool offers = frame.type == FRAME_REJOIN || frame.type == FRAME_REJOINED;
+
+	if (offers) {
+		frame.rejoin = small->rejoin;
+		if (frame.rejoin.err == -EBUSY) {
+			SIM_MARK(host->sim, REJOIN_BUSY);
+		}
+	} else {
+		frame.probed = small->probed;
+	}
+	TRACE(host->sim, "%s gets %s path %u epoch %u err %d%s",
+	      host->side == SIDE_TX ? "tx" : "rx", names[frame.type],
+	      offers ? frame.rejoin.path : frame.probed.path,
+	      offers ? frame.rejoin.epoch : frame.probed.epoch, offers ? frame.rejoin.err : 0,
+	      small->is_copy ? " again" : "");
+	repair_rejoin_on_frame(host->end, &frame, host->sim->now_ns);
+}
+
 static void on_frame(struct host *host, const struct link_frame *frame)
 {
 	struct sim *sim = host->sim;
@@ -95,8 +138,10 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 		TRACE(sim, "%s gets FENCE path %u epoch %u (%s)%s",
 		      host->side == SIDE_TX ? "tx" : "rx", frame->fence.path, frame->fence.epoch,
 		      cause_name((enum cause)frame->fence.cause), frame->is_copy ? " again" : "");
-		if (host->seen_fence_mask & 1u << frame->fence.path) {
+		if (frame->is_copy) {
 			SIM_MARK(sim, DUP_FENCE);
+		} else if (host->end->paths[frame->fence.path].state == PATH_DOWN) {
+			SIM_MARK(sim, FENCE_WHILE_DOWN);
 		}
 		host->seen_fence_mask |= 1u << frame->fence.path;
 		repair_end_on_fence(host->end, &frame->fence, sim->now_ns);
@@ -105,10 +150,10 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 		TRACE(sim, "%s gets FENCED path %u epoch %u next_seq %llu%s",
 		      host->side == SIDE_TX ? "tx" : "rx", frame->fenced.path, frame->fenced.epoch,
 		      (unsigned long long)frame->fenced.next_seq, frame->is_copy ? " again" : "");
-		if (host->seen_fenced_mask & 1u << frame->fenced.path) {
+		if (frame->is_copy) {
 			SIM_MARK(sim, DUP_FENCED);
 		}
-		host->seen_fenced_mask |= 1u << frame->fenced.path;
+		mark_entries(host, &frame->fenced);
 		repair_end_on_fenced(host->end, &frame->fenced, sim->now_ns);
 		if (host->end->paths[frame->fenced.path].state == PATH_FENCING_HEARD) {
 			SIM_MARK(sim, FENCING_HEARD);
@@ -121,9 +166,20 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 		poll(host);
 		repair_end_answered(host->end, sim->now_ns);
 		break;
+	case FRAME_REJOIN:
+	case FRAME_REJOINED:
+	case FRAME_REJOIN_HINT:
+	case FRAME_PROBED:
+		on_rejoin_frame(host, frame);
+		break;
 	case FRAME_CLOSE:
-		TRACE(sim, "tx gets CLOSE next_seq %llu",
+		TRACE(sim, "%s gets CLOSE next_seq %llu", host->side == SIDE_TX ? "tx" : "rx",
 		      (unsigned long long)frame->close.next_seq);
+		if (host->side == SIDE_RX) {
+			host->end->peer_closed = true;
+			host->told_closed = true;
+			break;
+		}
 		if (frame->close.next_seq > sim->tx.acked_seq) {
 			SIM_MARK(sim, CLOSE_COVERS);
 		}
@@ -183,6 +239,32 @@ static void cut_done(struct host *host, unsigned int path)
 	}
 	TRACE(sim, "%s QP of path %u reset: %d", host->side == SIDE_TX ? "tx" : "rx", path, err);
 	repair_fence_cut(host->end, path, err, sim->now_ns);
+}
+
+static void built(struct host *host, unsigned int path, uint32_t epoch)
+{
+	struct sim *sim = host->sim;
+	struct qp_addr qp = {0};
+	struct rail_desc rail = {0};
+	int err = 0;
+
+	if (!net_qp_make(sim, host->side, path)) {
+		err = -EIO;
+		SIM_MARK(sim, BUILD_FAILED);
+	}
+	qp.qpn = sim->net.qps[host->side][path].qpn;
+	TRACE(sim, "%s made QP %u for path %u: %d", host->side == SIDE_TX ? "tx" : "rx", qp.qpn,
+	      path, err);
+	repair_rejoin_built(host->end, path, epoch, err, &qp, &rail, sim->now_ns);
+}
+
+static void joined(struct host *host, unsigned int path, uint64_t arg)
+{
+	struct sim *sim = host->sim;
+	int err = net_qp_connect(sim, host->side, path, (uint32_t)arg) ? 0 : -EIO;
+
+	TRACE(sim, "%s connected path %u: %d", host->side == SIDE_TX ? "tx" : "rx", path, err);
+	repair_rejoin_joined(host->end, path, (uint32_t)(arg >> 32), err, sim->now_ns);
 }
 
 static void close_rx(struct host *host)
@@ -245,6 +327,17 @@ void host_event(struct sim *sim, const struct ev *ev)
 	case EV_CUT_DONE:
 		cut_done(host, ev->path);
 		host_wake(sim, ev->side, sim->now_ns);
+		break;
+	case EV_BUILT:
+		built(host, ev->path, (uint32_t)ev->arg);
+		break;
+	case EV_JOINED:
+		joined(host, ev->path, ev->arg);
+		host_wake(sim, ev->side, sim->now_ns);
+		break;
+	case EV_HINT:
+		SIM_MARK(sim, HINTED);
+		repair_rejoin_hint(host->end, ev->path, sim->now_ns);
 		break;
 	case EV_NOTICE:
 		TRACE(sim, "%s is told: path %u, %s", ev->side == SIDE_TX ? "tx" : "rx", ev->path,

@@ -19,7 +19,7 @@
 	X(REFUSED, "a QP could not be moved to ERR")                                               \
 	X(MARKER_FAILED, "the marker could not be posted")                                         \
 	X(CTS_AGAIN, "a clear-to-send entry was posted again")                                     \
-	X(CTS_SLOT_HELD, "a receive waited for a repeated entry to come back")                     \
+	X(CTS_THERE, "an entry of a lost path had arrived and was not repeated")                   \
 	X(ACK_AGAIN, "an acknowledgement was posted again on another path")                        \
 	X(CTS_HALF, "a half-written clear-to-send line was looked at")                             \
 	X(BOOK_COVERS, "pieces without a hardware acknowledgement were in the book")               \
@@ -49,6 +49,15 @@
 	X(ASKED, "a stall clock asked for a sign of life")                                         \
 	X(STALL_FOUND, "a silent path was found by the stall clock alone")                         \
 	X(PROBED, "a sender probed a path that was silent")                                        \
+	X(BACK, "a path came back")                                                                \
+	X(BACK_TWICE, "a path came back a second time")                                            \
+	X(STILL_DOWN, "an attempt to rejoin failed")                                               \
+	X(FENCE_WHILE_DOWN, "FENCE for an attempt that this end had not joined")                   \
+	X(EARLY_DATA, "data over a path whose probes were under way here")                         \
+	X(REJOIN_BUSY, "an offer came twice")                                                      \
+	X(BUILD_FAILED, "no new QP on a dead HCA")                                                 \
+	X(HINTED, "the software heard that a port is up")                                          \
+	X(OLD_QP_DROPPED, "a packet for a QP that is no more")                                     \
 	X(SEQ_WRAP, "the low bits of seq wrapped")
 
 enum mark {

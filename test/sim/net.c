@@ -10,16 +10,57 @@ void net_init(struct sim *sim)
 	struct net *net = &sim->net;
 
 	net->arena_used = 0;
+	net->next_qpn = 1;
 	memset(net->wires, 0, sizeof(net->wires));
-	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
-		for (unsigned int p = 0; p < sim->conf.path_count; p++) {
-			struct net_qp *qp = &net->qps[s][p];
+	memset(net->nics, 0, sizeof(net->nics));
+	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+		net->qps[SIDE_TX][p].gen = 0;
+		net->qps[SIDE_RX][p].gen = 0;
+		net_qp_make(sim, SIDE_TX, p);
+		net_qp_make(sim, SIDE_RX, p);
+		net_qp_connect(sim, SIDE_TX, p, net->qps[SIDE_RX][p].qpn);
+		net_qp_connect(sim, SIDE_RX, p, net->qps[SIDE_TX][p].qpn);
+	}
+}
 
-			memset(qp, 0, offsetof(struct net_qp, sq));
-			qp->flushes = !rng_chance(&sim->rng, sim->conf.no_flush_permille);
-			qp->resends_left = sim->conf.retry_count;
+bool net_qp_make(struct sim *sim, unsigned int side, unsigned int path)
+{
+	struct net_qp *qp = &sim->net.qps[side][path];
+	uint32_t gen = qp->gen;
+
+	if (sim->net.nics[side][path].dead) {
+		return false;
+	}
+	memset(qp, 0, offsetof(struct net_qp, sq));
+	qp->gen = gen + 1;
+	qp->qpn = sim->net.next_qpn++;
+	qp->flushes = !rng_chance(&sim->rng, sim->conf.no_flush_permille);
+	qp->resends_left = sim->conf.retry_count;
+	return true;
+}
+
+bool net_qp_connect(struct sim *sim, unsigned int side, unsigned int path, uint32_t peer_qpn)
+{
+	struct net_qp *qp = &sim->net.qps[side][path];
+
+	if (qp->dead || qp->state != QP_INIT) {
+		return false;
+	}
+	qp->peer_qpn = peer_qpn;
+	qp->state = QP_RTS;
+	return true;
+}
+
+bool net_is_sound(const struct sim *sim, unsigned int path)
+{
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		const struct net_wire *wire = &sim->net.wires[s][path];
+
+		if (sim->net.nics[s][path].dead || wire->drops || wire->drops_acks || wire->holds) {
+			return false;
 		}
 	}
+	return true;
 }
 
 void *net_alloc(struct sim *sim, uint32_t size_bytes)
@@ -81,7 +122,8 @@ static void start_timer(struct sim *sim, unsigned int side, unsigned int path)
 		sim_push(sim, (struct ev){.at_ns = qp->progress_ns + sim->conf.rto_ns,
 					  .type = EV_TIMER,
 					  .side = (uint8_t)side,
-					  .path = (uint8_t)path});
+					  .path = (uint8_t)path,
+					  .arg = qp->qpn});
 	}
 }
 
@@ -102,7 +144,7 @@ static void transmit(struct sim *sim, unsigned int side, unsigned int path, stru
 	struct net_qp *qp = &sim->net.qps[side][path];
 	const uint8_t *src = wr->src ? wr->src : wr->data;
 
-	if (wr->src && wr->len_bytes) {
+	if (wr->src && wr->len_bytes && wr->note.tag != NET_PROBE) {
 		user_on_read(sim, wr);
 	}
 	for (uint32_t i = 0; i < wr->chunk_count && !sim->failed; i++) {
@@ -118,6 +160,8 @@ static void transmit(struct sim *sim, unsigned int side, unsigned int path, stru
 		*chunk = (struct net_chunk){.note = wr->note,
 					    .psn = wr->psn + i,
 					    .imm = wr->imm,
+					    .src_qpn = qp->qpn,
+					    .dst_qpn = qp->peer_qpn,
 					    .write_len_bytes = wr->len_bytes,
 					    .is_last = i + 1 == wr->chunk_count,
 					    .has_imm = wr->has_imm,
@@ -244,6 +288,7 @@ void net_nic_die(struct sim *sim, unsigned int side, unsigned int path)
 {
 	struct net_qp *qp = &sim->net.qps[side][path];
 
+	sim->net.nics[side][path].dead = true;
 	qp->dead = true;
 	qp->gen++; /* what was accepted and is not placed yet is lost */
 	while (qp->cq_tail != qp->cq_head &&
@@ -270,6 +315,9 @@ void net_on_timer(struct sim *sim, const struct ev *ev)
 {
 	struct net_qp *qp = &sim->net.qps[ev->side][ev->path];
 
+	if (ev->arg != qp->qpn) {
+		return; /* of a QP before this one */
+	}
 	qp->timer_on = false;
 	if (qp->state != QP_RTS || qp->dead || qp->una == qp->next) {
 		return;
@@ -294,7 +342,7 @@ void net_on_ack(struct sim *sim, const struct ev *ev)
 	uint32_t psn = (uint32_t)ev->arg;
 	bool moved = false;
 
-	if (qp->state != QP_RTS || qp->dead) {
+	if (qp->state != QP_RTS || qp->dead || ev->arg >> 32 != qp->qpn) {
 		return;
 	}
 	while (qp->una != qp->tail) {

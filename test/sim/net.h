@@ -30,10 +30,11 @@ enum net_tag {
 	NET_RECORD, /* a record */
 	NET_CTS,
 	NET_ACK,
-	NET_PROBE, /* zero bytes */
+	NET_PROBE, /* zero bytes, or the probe of a rejoin */
 };
 
 enum qp_state {
+	QP_INIT, /* made, not connected */
 	QP_RTS,
 	QP_ERR,
 	QP_GONE, /* RESET or destroyed */
@@ -60,6 +61,7 @@ struct net_wr {
 struct net_chunk {
 	struct net_note note;
 	uint32_t psn, imm, write_len_bytes;
+	uint32_t src_qpn, dst_qpn;
 	uint32_t gen; /* of the responder, when accepted */
 	bool is_last, has_imm, was_held;
 	uint8_t *dst;
@@ -74,11 +76,12 @@ struct net_wc {
 
 struct net_qp {
 	enum qp_state state;
-	bool dead;    /* its HCA died */
-	bool flushes; /* false: leaves out some of the completions of a flush */
+	uint32_t qpn, peer_qpn; /* numbers are never used twice */
+	bool dead;              /* its HCA died */
+	bool flushes;           /* false: leaves out some of the completions of a flush */
 	/* requester; free-running indices into sq */
 	uint32_t una, next, tail;
-	uint32_t psn_tail;
+	uint32_t psn_tail; /* each QP starts at 0: packets are told apart by QP numbers */
 	uint32_t resends_left;
 	uint64_t progress_ns, free_ns, last_arrive_ns;
 	bool timer_on;
@@ -98,7 +101,12 @@ struct net_qp {
 /** One direction of a path. */
 struct net_wire {
 	bool drops, drops_acks, holds;
-	uint64_t release_ns;
+	uint64_t release_ns; /* UINT64_MAX: stays as it is */
+};
+
+struct net_nic {
+	bool dead;
+	uint64_t revive_ns;
 };
 
 enum {
@@ -108,6 +116,8 @@ enum {
 struct net {
 	struct net_qp qps[SIDE_COUNT][PATHS_MAX];
 	struct net_wire wires[SIDE_COUNT][PATHS_MAX]; /* by sending side */
+	struct net_nic nics[SIDE_COUNT][PATHS_MAX];
+	uint32_t next_qpn;
 	uint32_t arena_used;
 	_Alignas(16) uint8_t arena[NET_ARENA_BYTES]; /* chunks and frames of this run */
 };
@@ -126,6 +136,12 @@ void net_post_recvs(struct sim *sim, unsigned int side, unsigned int path, uint6
 void net_qp_error(struct sim *sim, unsigned int side, unsigned int path, enum cause cause);
 /** RESET or destroy: what is not visible in the CQ is lost. */
 void net_qp_reset(struct sim *sim, unsigned int side, unsigned int path);
+/** A new QP in the place of a fenced one; false when the HCA is dead. */
+bool net_qp_make(struct sim *sim, unsigned int side, unsigned int path);
+/** INIT to RTS. */
+bool net_qp_connect(struct sim *sim, unsigned int side, unsigned int path, uint32_t peer_qpn);
+/** Everything between the two ends of a path works. */
+bool net_is_sound(const struct sim *sim, unsigned int path);
 void net_nic_die(struct sim *sim, unsigned int side, unsigned int path);
 /** The next visible completion. */
 bool net_poll(struct sim *sim, unsigned int side, unsigned int path, struct repair_wc *wc);

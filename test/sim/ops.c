@@ -98,11 +98,12 @@ static int op_post_cts(void *ctx, unsigned int path, unsigned int slot, uint64_t
 			    .note = {NET_CTS, 0, seq}};
 
 	TRACE(sim, "rx posts clear-to-send of seq %llu on path %u%s", (unsigned long long)seq, path,
-	      sim->rx.slots[slot].cts_again ? " again" : "");
+	      sim->user.cts_posted[slot] == seq ? " again" : "");
 	memcpy(wr.data, &sim->cts_source[slot], wr.len_bytes);
-	if (sim->rx.slots[slot].cts_again) {
+	if (sim->user.cts_posted[slot] == seq) {
 		SIM_MARK(sim, CTS_AGAIN);
 	}
+	sim->user.cts_posted[slot] = seq;
 	return post_inline(host, path, &wr);
 }
 
@@ -155,6 +156,48 @@ static int op_post_recvs(void *ctx, unsigned int path, uint64_t wr_id, unsigned 
 	}
 	net_post_recvs(host->sim, host->side, path, wr_id, *posted);
 	return luck == POST_GOES ? 0 : -EIO;
+}
+
+static int op_post_probe(void *ctx, unsigned int path, uint64_t wr_id)
+{
+	struct host *host = ctx;
+	struct sim *sim = host->sim;
+	size_t offset = (size_t)path * WIRE_PROBE_BYTES;
+	struct net_wr wr = {.wr_id = wr_id,
+			    .src = sim->probes_out[host->side] + offset,
+			    .dst = sim->probes_in[!host->side] + offset,
+			    .len_bytes = WIRE_PROBE_BYTES,
+			    .signalled = true,
+			    .note = {NET_PROBE, 0, 0}};
+
+	return post_inline(host, path, &wr);
+}
+
+static void push_work(struct host *host, unsigned int path, enum ev_type type, uint64_t arg)
+{
+	struct sim *sim = host->sim;
+
+	sim_push(sim,
+		 (struct ev){.at_ns = sim->now_ns + rng_next(&sim->rng) % sim->conf.fence_delay_ns,
+			     .type = (uint8_t)type,
+			     .side = (uint8_t)host->side,
+			     .path = (uint8_t)path,
+			     .arg = arg});
+}
+
+static void op_rebuild(void *ctx, unsigned int path, uint32_t epoch)
+{
+	push_work(ctx, path, EV_BUILT, epoch);
+}
+
+static void op_join(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
+		    const struct rail_desc *peer_rail)
+{
+	struct host *host = ctx;
+
+	(void)peer_rail;
+	fault_hook(host->sim, WHEN_JOIN);
+	push_work(host, path, EV_JOINED, (uint64_t)epoch << 32 | peer->qpn);
 }
 
 static void op_fence(void *ctx, unsigned int path)
@@ -217,6 +260,10 @@ static void op_send(void *ctx, const struct frame *frame)
 
 	if (frame->type == FRAME_FENCE) {
 		small.fence = frame->fence;
+	} else if (frame->type == FRAME_REJOIN || frame->type == FRAME_REJOINED) {
+		small.rejoin = frame->rejoin;
+	} else if (frame->type != FRAME_FENCED) {
+		small.probed = frame->probed;
 	} else {
 		small.fenced = frame->fenced;
 		if (host->end->paths[frame->fenced.path].state == PATH_FENCED) {
@@ -262,12 +309,35 @@ static void mark_fault(struct host *host, const struct repair_report *report)
 	fault_hook(sim, WHEN_BEGIN);
 }
 
+static void went_down(struct host *host, unsigned int path)
+{
+	host->seen_fence_mask &= ~(1u << path);
+	fault_hook(host->sim, WHEN_DOWN);
+}
+
+/* Where paths can come back, one end may give up just when the other has one: its user closes. */
+static void went_wrong(struct host *host, const struct repair_report *report)
+{
+	host->failed = report->cause;
+	host->failed_detail = report->detail;
+	if (host->sim->conf.heals && report->cause == CAUSE_NO_PATH) {
+		struct link_frame frame = {.type = FRAME_CLOSE};
+
+		if (host->side == SIDE_RX) {
+			frame.close.next_seq = host->sim->rx.book.next_seq;
+		}
+		link_send(host->sim, host->side, &frame);
+	}
+}
+
 static void op_report(void *ctx, const struct repair_report *report)
 {
 	struct host *host = ctx;
 	struct sim *sim = host->sim;
-	static const char *const kinds[] = {"fault",  "down", "no path",
-					    "FAILED", "back", "still down"};
+	static const char *const kinds[] = {
+		[REPAIR_REPORT_FAULT] = "fault",     [REPAIR_REPORT_DOWN] = "down",
+		[REPAIR_REPORT_BACK] = "back",       [REPAIR_REPORT_STILL_DOWN] = "still down",
+		[REPAIR_REPORT_NO_PATH] = "no path", [REPAIR_REPORT_FAILED] = "FAILED"};
 
 	TRACE(sim, "%s reports %s: path %u epoch %u, %s%s, replays %u pieces, %u entries again %s",
 	      host->side == SIDE_TX ? "tx" : "rx", kinds[report->kind], report->path, report->epoch,
@@ -281,15 +351,24 @@ static void op_report(void *ctx, const struct repair_report *report)
 		if (sim->conf.path_count - report->up_count >= 3) {
 			SIM_MARK(sim, THREE_LOST);
 		}
-		fault_hook(sim, WHEN_DOWN);
+		went_down(host, report->path);
+		break;
+	case REPAIR_REPORT_STILL_DOWN:
+		SIM_MARK(sim, STILL_DOWN);
+		went_down(host, report->path);
+		break;
+	case REPAIR_REPORT_BACK:
+		SIM_MARK(sim, BACK);
+		if (host->back_mask >> report->path & 1) {
+			SIM_MARK(sim, BACK_TWICE);
+		}
+		host->back_mask |= 1u << report->path;
+		fault_hook(sim, WHEN_BACK);
 		break;
 	case REPAIR_REPORT_NO_PATH:
-	case REPAIR_REPORT_BACK:
-	case REPAIR_REPORT_STILL_DOWN:
 		break;
 	case REPAIR_REPORT_FAILED:
-		host->failed = report->cause;
-		host->failed_detail = report->detail;
+		went_wrong(host, report);
 		break;
 	}
 }
@@ -300,6 +379,9 @@ const struct repair_ops sim_ops = {
 	.post_ack = op_post_ack,
 	.post_marker = op_post_marker,
 	.post_recvs = op_post_recvs,
+	.post_probe = op_post_probe,
+	.rebuild = op_rebuild,
+	.join = op_join,
 	.fence = op_fence,
 	.cut = op_cut,
 	.send = op_send,

@@ -29,13 +29,14 @@ static bool wire_takes(struct sim *sim, unsigned int from, const struct ev *ev)
 /* The acknowledgement of everything before psn goes back over the other direction. */
 static void acknowledge(struct sim *sim, const struct ev *ev, uint32_t psn)
 {
+	const struct net_chunk *chunk = ev->ptr;
 	uint64_t delay = sim->conf.latency_ns[ev->path] +
 			 rng_next(&sim->rng) % (sim->conf.jitter_ns[ev->path] + 1);
 	struct ev ack = {.at_ns = sim->now_ns + delay,
 			 .type = EV_ACK,
 			 .side = ev->side, /* the requester it is for */
 			 .path = ev->path,
-			 .arg = psn};
+			 .arg = (uint64_t)chunk->src_qpn << 32 | psn};
 
 	if (!wire_takes(sim, !ev->side, &ack)) {
 		sim_push(sim, ack);
@@ -60,8 +61,16 @@ void net_on_arrive(struct sim *sim, const struct ev *ev)
 	if (wire_takes(sim, ev->side, ev)) {
 		return;
 	}
-	if (qp->dead || qp->state != QP_RTS) {
+	if (qp->dead || qp->state != QP_RTS || chunk->dst_qpn != qp->qpn) {
 		mark_dropped(sim, chunk);
+		if (qp->state == QP_RTS && !qp->dead) {
+			SIM_MARK(sim, OLD_QP_DROPPED);
+		}
+		return;
+	}
+	if (chunk->src_qpn != qp->peer_qpn) {
+		sim_fail(sim, "path %u: packet of QP %u for one that is connected to %u", ev->path,
+			 chunk->src_qpn, qp->peer_qpn);
 		return;
 	}
 	if (chunk->psn != qp->psn_expected) {

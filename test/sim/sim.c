@@ -103,6 +103,10 @@ static void set_up(struct sim *sim, uint64_t seed)
 	sim->rx.released_seq = sim->rx.acked_seq = conf->first_seq;
 	sim->rx.book.next_seq = sim->rx.book.posted_seq = conf->first_seq;
 	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
+		sim->hosts[s].end->probes_in = sim->probes_in[s];
+		sim->hosts[s].end->probes_out = sim->probes_out[s];
+	}
+	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
 		struct repair_end *end = sim->hosts[s].end;
 
 		end->path_count = conf->path_count;
@@ -129,9 +133,31 @@ static bool judge_failed(struct sim *sim, const struct host *host)
 		SIM_MARK(sim, NO_PATH);
 		return false;
 	}
+	if (conf->goal == GOAL_NO_PATH && conf->heals && host->failed == CAUSE_PEER_CLOSED &&
+	    sim->hosts[!host->side].failed == CAUSE_NO_PATH) {
+		return false;
+	}
 	sim_fail(sim, "%s failed: %s%s%s", host->side == SIDE_TX ? "tx" : "rx",
 		 cause_name(host->failed), host->failed_detail ? ": " : "",
 		 host->failed_detail ? host->failed_detail : "");
+	return true;
+}
+
+/* P10: what works again is used again, by itself; only then is a run over that could see it. */
+static bool is_whole(const struct sim *sim)
+{
+	const struct host *hosts = sim->hosts;
+
+	if (!sim->conf.heals || sim->conf.goal != GOAL_FINISH || sim->conf.rx_closes) {
+		return true;
+	}
+	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+		if ((hosts[SIDE_TX].end->paths[p].state != PATH_UP ||
+		     hosts[SIDE_RX].end->paths[p].state != PATH_UP) &&
+		    net_is_sound(sim, p)) {
+			return false;
+		}
+	}
 	return true;
 }
 
@@ -145,9 +171,9 @@ static bool is_over(struct sim *sim)
 		if (host->failed && judge_failed(sim, host)) {
 			return true;
 		}
-		finished += host->failed || host->user_done;
+		finished += host->failed || host->user_done || host->told_closed;
 	}
-	return finished == SIDE_COUNT;
+	return finished == SIDE_COUNT && is_whole(sim);
 }
 
 static void check_ends(struct sim *sim, unsigned int side)
@@ -191,6 +217,9 @@ static void dispatch(struct sim *sim, struct ev *ev)
 	case EV_HEAL:
 		fault_heal(sim, ev);
 		break;
+	case EV_REVIVE:
+		fault_revive(sim, ev);
+		break;
 	case EV_FAULT:
 		fault_strike(sim, ev);
 		break;
@@ -200,6 +229,9 @@ static void dispatch(struct sim *sim, struct ev *ev)
 	case EV_FENCE_ERR:
 	case EV_FENCE_DONE:
 	case EV_CUT_DONE:
+	case EV_BUILT:
+	case EV_JOINED:
+	case EV_HINT:
 	case EV_NOTICE:
 	case EV_CLOSE:
 		if (sim->quiet) {

@@ -4,6 +4,7 @@
 
 #include "include/wire.h"
 #include "repair/fence.h"
+#include "repair/rejoin.h"
 #include "repair/rx.h"
 #include "repair/tx.h"
 #include "test/sim/conf.h"
@@ -23,6 +24,8 @@ struct link_frame {
 		struct frame_fence fence;
 		struct frame_fenced fenced;
 		struct frame_close close;
+		struct frame_rejoin rejoin;
+		struct frame_probed probed;
 	};
 };
 
@@ -34,10 +37,12 @@ struct host {
 	uint64_t poll_ns;    /* of the poll that is due; UINT64_MAX: none */
 	uint64_t stopped_ns; /* the software stands still until then */
 	uint64_t nap_ns;     /* the user does not look until then */
+	uint64_t next_post_ns;
 	uint64_t link_last_ns;
 	uint32_t post_fail_mask; /* paths whose next post fails */
-	uint32_t seen_fence_mask, seen_fenced_mask;
-	bool closed, user_done;
+	uint32_t seen_fence_mask;
+	uint32_t back_mask; /* paths that came back once */
+	bool closed, user_done, told_closed;
 	enum cause failed;
 	const char *failed_detail;
 };
@@ -58,7 +63,8 @@ struct user {
 	uint8_t posts[WINDOW_MSGS][PIECES_MAX]; /* how often each piece of a slot was posted */
 	uint32_t placed[WINDOW_MSGS][PIECES_MAX];
 	uint32_t completed[WINDOW_MSGS]; /* pieces that completed at the sender */
-	uint64_t slot_seq[WINDOW_MSGS];  /* whom these three are about */
+	uint64_t cts_posted[WINDOW_MSGS];
+	uint64_t slot_seq[WINDOW_MSGS]; /* whom these three are about */
 	_Alignas(64) uint8_t mem[SIDE_COUNT][SIM_DEPTH_MAX][SIM_SIZE_MAX];
 };
 
@@ -82,6 +88,8 @@ struct sim {
 	struct wire_ack acks[PATHS_MAX];
 	_Alignas(64) struct wire_record records[WIRE_RECORDS];
 	struct wire_cts cts_source[WINDOW_MSGS];
+	uint8_t probes_in[SIDE_COUNT][PATHS_MAX * WIRE_PROBE_BYTES];
+	uint8_t probes_out[SIDE_COUNT][PATHS_MAX * WIRE_PROBE_BYTES];
 	struct evq evq;
 	struct user user;
 	struct net net;
@@ -122,5 +130,6 @@ void fault_strike(struct sim *sim, const struct ev *ev);
 void fault_on_bytes(struct sim *sim, uint32_t len_bytes);
 void fault_hook(struct sim *sim, enum fault_when when);
 void fault_heal(struct sim *sim, const struct ev *ev);
+void fault_revive(struct sim *sim, const struct ev *ev);
 
 #endif

@@ -92,9 +92,7 @@ static bool post_recv(struct sim *sim, struct user_buf *buf)
 	rc = repair_rx_recv(&sim->rx, &recv, sim->now_ns, &got);
 	if (rc) {
 		buf->open = false;
-		if (rc == -EAGAIN && sim->rx.slots[wire_slot(seq)].again_out) {
-			SIM_MARK(sim, CTS_SLOT_HELD);
-		} else if (rc == -EAGAIN) {
+		if (rc == -EAGAIN) {
 			SIM_MARK(sim, WINDOW_FULL);
 		}
 		return false;
@@ -214,13 +212,19 @@ void user_step(struct sim *sim, unsigned int side)
 	struct host *host = &sim->hosts[side];
 
 	test_all(sim, side);
-	while (user->next_seq[side] < conf->first_seq + conf->msg_count && !sim->failed) {
+	while (sim->now_ns >= host->next_post_ns &&
+	       user->next_seq[side] < conf->first_seq + conf->msg_count && !sim->failed) {
 		struct user_buf *buf = buf_of(sim, side, user->next_seq[side]);
 
 		if (buf->open || !(side == SIDE_TX ? post_send(sim, buf) : post_recv(sim, buf))) {
 			break;
 		}
 		user->next_seq[side]++;
+		if (side == SIDE_TX && conf->pace_ns) {
+			host->next_post_ns = sim->now_ns + rng_next(&sim->rng) % conf->pace_ns;
+			host_wake(sim, side, host->next_post_ns);
+			sim_disturb(sim, host->next_post_ns);
+		}
 		host_wake(sim, side, sim->now_ns);
 	}
 	if (user->done_count[side] == conf->msg_count && !host->user_done) {

@@ -186,7 +186,7 @@ static void test_receives(void **state)
 	}
 }
 
-/* Entries of unfinished messages that went over the lost path are posted again, signalled. */
+/* Entries that went over the lost path and that the sender lacks are posted again. */
 static void test_entries_again(void **state)
 {
 	uint64_t seq;
@@ -200,7 +200,6 @@ static void test_entries_again(void **state)
 	assert_int_equal(fake.cts_count, 3);
 	assert_int_equal(fake.cts[2].value, 2);
 	assert_int_equal(fake.cts[2].path, 1);
-	assert_true(fake.cts[2].signalled);
 	assert_int_equal(fake_last_report(REPAIR_REPORT_DOWN)->again_count, 1);
 	lose(2); /* carried no entry */
 	assert_int_equal(fake.cts_count, 3);
@@ -222,49 +221,31 @@ static void test_ack_again(void **state)
 	assert_true(fake.acks[1].value == 2);
 }
 
-/* Fill the window so that the next receive needs the slot of seq 1, whose entry was repeated. */
-static void need_slot_of_repeated(void)
+/* What the sender's FENCED says is in its ring, or taken already, is not written a second time. */
+static void test_entries_there(void **state)
 {
+	struct frame_fenced frame = {.path = 0, .epoch = 1, .next_seq = 3};
 	uint64_t seq;
 
-	assert_int_equal(post(100, &seq), 0);
-	lose(0);
-	assert_int_equal(fake.cts_count, 2);
-	whole(1, 1, 10);
-	repair_rx_release(&rx, 1);
-	for (unsigned int i = 1; i < WINDOW_MSGS; i++) {
-		assert_int_equal(post(100, &seq), 0);
+	(void)state;
+	for (unsigned int i = 0; i < 5; i++) {
+		assert_int_equal(post(100, &seq), 0); /* 1 and 2 are taken, 4 is in the ring */
 	}
-	assert_int_equal(post(100, &seq), -EAGAIN);
-}
-
-static void test_slot_held_until_success(void **state)
-{
-	uint64_t seq;
-
-	(void)state;
-	need_slot_of_repeated();
-	fake_complete(&rx.end, fake.cts[1].wr_id, CAUSE_NONE, 5);
-	assert_int_equal(post(100, &seq), 0);
-}
-
-/* Flushed here is not enough: a packet may land at a sender that has not fenced. */
-static void test_slot_held_until_down(void **state)
-{
-	uint64_t seq;
-
-	(void)state;
-	need_slot_of_repeated();
-	fake_complete(&rx.end, fake.cts[1].wr_id, CAUSE_RETRY_EXC, 5);
-	assert_int_equal(rx.end.paths[1].state, PATH_FENCING);
-	assert_int_equal(post(100, &seq), -EAGAIN);
-	repair_fence_errored(&rx.end, 1, FENCE_ERRORED, 6);
-	fake_complete(&rx.end, fake.markers[fake.marker_count - 1].wr_id, CAUSE_FLUSH, 6);
-	fake_flush_recvs(&rx.end, 1, 6);
-	assert_int_equal(rx.end.paths[1].state, PATH_FENCED);
-	assert_int_equal(post(100, &seq), -EAGAIN);
-	fake_peer_fenced(&rx.end, 1, 1, 0);
-	assert_int_equal(post(100, &seq), 0);
+	frame.pieces[1] = 1;
+	repair_end_fault(&rx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&rx.end, 0, FENCE_ERRORED, 3);
+	fake_complete(&rx.end, fake.markers[0].wr_id, CAUSE_FLUSH, 3);
+	fake_flush_recvs(&rx.end, 0, 3);
+	repair_end_on_fenced(&rx.end, &frame, 4);
+	assert_int_equal(rx.end.paths[0].state, PATH_DOWN);
+	assert_int_equal(fake.cts_count, 7);
+	assert_int_equal(fake.cts[5].value, 3);
+	assert_int_equal(fake.cts[6].value, 5);
+	/* The repeated ones go with the path that they are on now, the others are safe. */
+	lose(1);
+	assert_int_equal(fake.cts_count, 9);
+	assert_int_equal(fake.cts[7].value, 3);
+	assert_int_equal(fake.cts[8].value, 5);
 }
 
 static void test_read_out_at_fence(void **state)
@@ -466,8 +447,7 @@ int main(void)
 		cmocka_unit_test_setup(test_receives, setup),
 		cmocka_unit_test_setup(test_entries_again, setup),
 		cmocka_unit_test_setup(test_ack_again, setup),
-		cmocka_unit_test_setup(test_slot_held_until_success, setup),
-		cmocka_unit_test_setup(test_slot_held_until_down, setup),
+		cmocka_unit_test_setup(test_entries_there, setup),
 		cmocka_unit_test_setup(test_read_out_at_fence, setup),
 		cmocka_unit_test_setup(test_violations, setup),
 		cmocka_unit_test_setup(test_post_fails, setup),

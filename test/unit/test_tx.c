@@ -334,6 +334,32 @@ static void test_book_acknowledges(void **state)
 	assert_int_equal(fake.piece_count, 1);
 }
 
+/* FENCED of a sender says which entries it took and which it has. */
+static void test_read_out(void **state)
+{
+	const struct frame *frame;
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 7);
+	clear_to_send(2, 100, 7);
+	clear_to_send(4, 100, 7);
+	clear_to_send(17, 100, 7);
+	clear_to_send(5, 100, 7);
+	cts[5].l0.addr ^= 1;                             /* half there is not there */
+	assert_int_equal(send_bytes(10, &seq), -EAGAIN); /* the slot of 1 holds 17 */
+	clear_to_send(1, 100, 7);
+	assert_int_equal(send_bytes(10, &seq), 0);
+	repair_end_fault(&tx.end, 1, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 1, FENCE_ERRORED, 3);
+	frame = fake_last_frame(FRAME_FENCED);
+	assert_non_null(frame);
+	assert_true(frame->fenced.next_seq == 2);
+	for (unsigned int i = 0; i < WINDOW_MSGS; i++) {
+		assert_int_equal(frame->fenced.pieces[i] != 0, i == 0 || i == 2);
+	}
+}
+
 static void test_hostile_books(void **state)
 {
 	(void)state;
@@ -467,6 +493,7 @@ int main(void)
 		cmocka_unit_test_setup(test_post_fails, setup),
 		cmocka_unit_test_setup(test_reconcile, setup),
 		cmocka_unit_test_setup(test_book_acknowledges, setup),
+		cmocka_unit_test_setup(test_read_out, setup),
 		cmocka_unit_test_setup(test_hostile_books, setup),
 		cmocka_unit_test_setup(test_data_to_a_sender, setup),
 		cmocka_unit_test_setup(test_close_covers, setup),
