@@ -14,13 +14,18 @@ void evq_init(struct evq *q)
 
 bool evq_push(struct evq *q, struct ev ev)
 {
+	ev.order = q->next_order++;
+	return evq_defer(q, ev);
+}
+
+bool evq_defer(struct evq *q, struct ev ev)
+{
 	uint32_t i = q->count;
 
 	if (i == EVQ_MAX) {
 		return false;
 	}
 	q->count++;
-	ev.order = q->next_order++;
 	while (i > 0 && before(&ev, &q->heap[(i - 1) / 2])) {
 		q->heap[i] = q->heap[(i - 1) / 2];
 		i = (i - 1) / 2;

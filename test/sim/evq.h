@@ -51,6 +51,8 @@ struct evq {
 void evq_init(struct evq *q);
 /** False when the queue is full. */
 bool evq_push(struct evq *q, struct ev ev);
+/** Put an event that was popped back for later; it keeps its place among those of that time. */
+bool evq_defer(struct evq *q, struct ev ev);
 /** Take the earliest event; false when there is none. */
 bool evq_pop(struct evq *q, struct ev *ev);
 

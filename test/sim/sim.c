@@ -239,7 +239,9 @@ static void dispatch(struct sim *sim, struct ev *ev)
 		}
 		if (sim->now_ns < sim->hosts[ev->side].stopped_ns) {
 			ev->at_ns = sim->hosts[ev->side].stopped_ns;
-			sim_push(sim, *ev);
+			if (!evq_defer(&sim->evq, *ev)) {
+				sim_fail(sim, "simulator: event queue overrun");
+			}
 			break;
 		}
 		host_event(sim, ev);
