@@ -40,6 +40,8 @@ enum key {
 	KEY_CHURN,
 	KEY_CLOSE,
 	KEY_ENV,
+	KEY_RANK_ENV,
+	KEY_AT,
 	KEY_KILL,
 	KEY_STOP,
 	KEY_EXPECT,
@@ -51,6 +53,7 @@ static const struct argp_option option_table[] = {
 	{"plugin", KEY_PLUGIN, "PATH", 0, "The plugin to load, as NCCL would (required)", 1},
 	{"api", KEY_API, "N", 0, "Net API version: 6 to 12 (default 8)", 1},
 	{"env", KEY_ENV, "NAME=VALUE", 0, "Environment for the ranks; may be repeated", 1},
+	{"env-rank", KEY_RANK_ENV, "R:NAME=VALUE", 0, "The same for rank R alone", 1},
 	{"ranks", KEY_RANKS, "N", 0, "Number of processes, 2 to 16 (default 2)", 2},
 	{"op", KEY_OP, "LIST", 0, "allreduce, alltoall, sendrecv or all (default allreduce)", 2},
 	{"sizes", KEY_SIZES, "LIST", 0,
@@ -80,6 +83,10 @@ static const struct argp_option option_table[] = {
 	 4},
 	{"fault-at-phase", KEY_FAULT_PHASE, "PERCENT", 0,
 	 "Install the --fault options after this one once PERCENT of the iteration has arrived", 4},
+	{"at", KEY_AT, "ITER[+PERCENT]:COMMAND", 0,
+	 "Run COMMAND with sh before iteration ITER, or once PERCENT of it has arrived; the run "
+	 "fails if the command does. RUN_DIR names the run's folder. May be repeated",
+	 4},
 	{"kill", KEY_KILL, "RANK@ITER[+PERCENT]", 0, "SIGKILL a rank in an iteration", 4},
 	{"stop", KEY_STOP, "RANK@ITER[+PERCENT]:MS", 0, "SIGSTOP a rank for MS milliseconds", 4},
 	{"expect", KEY_EXPECT, "ok|remote[:MS]", 0,
@@ -225,6 +232,43 @@ static void signal_read(const struct argp_state *state, struct opt_signal *signa
 	signal->armed = true;
 }
 
+/** ITER[+PERCENT]:COMMAND */
+static void command_read(const struct argp_state *state, struct options *opt, const char *text)
+{
+	int used = 0;
+	int more = 0;
+
+	if (opt->command_count == OPT_COMMANDS_MAX) {
+		argp_error(state, "more than %d commands", OPT_COMMANDS_MAX);
+	}
+	struct opt_command *command = &opt->commands[opt->command_count++];
+
+	command->percent = 0;
+	if (sscanf(text, "%u%n", &command->iter, &used) != 1 ||
+	    (text[used] == '+' && sscanf(text + used, "+%u%n", &command->percent, &more) != 1) ||
+	    text[used + more] != ':' || !text[used + more + 1] || command->percent > 99) {
+		argp_error(state, "'%s' is not ITER[+PERCENT]:COMMAND", text);
+	}
+	text_copy(state, command->text, sizeof(command->text), text + used + more + 1);
+}
+
+/** R:NAME=VALUE */
+static void rank_env_read(const struct argp_state *state, struct options *opt, const char *text)
+{
+	int used = 0;
+
+	if (opt->rank_env_count == OPT_ENVS_MAX) {
+		argp_error(state, "more than %d variables of ranks", OPT_ENVS_MAX);
+	}
+	struct opt_rank_env *env = &opt->rank_envs[opt->rank_env_count++];
+
+	if (sscanf(text, "%u%n", &env->rank, &used) != 1 || text[used] != ':' ||
+	    !strchr(text, '=')) {
+		argp_error(state, "'%s' is not R:NAME=VALUE", text);
+	}
+	text_copy(state, env->text, sizeof(env->text), text + used + 1);
+}
+
 static void expect_read(const struct argp_state *state, struct options *opt, const char *text)
 {
 	int used = 0;
@@ -304,6 +348,9 @@ static error_t trouble_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_FAULT_PHASE:
 		parse->fault_percent = (uint32_t)number_read(state, arg, 99);
+		return 0;
+	case KEY_AT:
+		command_read(state, opt, arg);
 		return 0;
 	case KEY_KILL:
 		signal_read(state, &opt->kill, arg, false);
@@ -402,6 +449,11 @@ static void options_check(const struct argp_state *state, const struct options *
 	    (opt->stop.armed && opt->stop.rank >= opt->rank_count)) {
 		argp_error(state, "--kill, --stop: no such rank");
 	}
+	for (uint32_t i = 0; i < opt->rank_env_count; i++) {
+		if (opt->rank_envs[i].rank >= opt->rank_count) {
+			argp_error(state, "--env-rank: no such rank");
+		}
+	}
 	if (opt->fault_count && !opt->fabric_lib[0]) {
 		argp_error(state, "--fault needs --fabric-lib");
 	}
@@ -428,6 +480,9 @@ static error_t option_parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--env NAME=VALUE, at most %d", OPT_ENVS_MAX);
 		}
 		text_copy(state, opt->envs[opt->env_count++], OPT_TEXT_MAX, arg);
+		return 0;
+	case KEY_RANK_ENV:
+		rank_env_read(state, opt, arg);
 		return 0;
 	case KEY_RANK:
 		opt->rank = (int)number_read(state, arg, OPT_RANKS_MAX - 1);

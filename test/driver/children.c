@@ -27,6 +27,16 @@ static void env_set(const char *name, const char *fmt, ...)
 	setenv(name, value, 1);
 }
 
+/** Set from NAME=VALUE. */
+static void env_put(const char *text)
+{
+	char name[OPT_TEXT_MAX];
+	size_t len = strcspn(text, "=");
+
+	snprintf(name, sizeof(name), "%.*s", (int)len, text);
+	env_set(name, "%s", text + len + 1);
+}
+
 static void fabric_env(const struct options *opt, const char *run_dir, uint32_t rank)
 {
 	const char *path = getenv("LD_LIBRARY_PATH");
@@ -65,11 +75,12 @@ _Noreturn static void child_exec(const struct options *opt, const char *run_dir,
 	env_set("NCCL_SOCKET_IFNAME", "lo");
 	env_set("BRAID_EVENT_FILE", "%s/events.rank%u.jsonl", run_dir, rank);
 	for (uint32_t i = 0; i < opt->env_count; i++) {
-		char name[OPT_TEXT_MAX];
-		size_t len = strcspn(opt->envs[i], "=");
-
-		snprintf(name, sizeof(name), "%.*s", (int)len, opt->envs[i]);
-		env_set(name, "%s", opt->envs[i] + len + 1);
+		env_put(opt->envs[i]);
+	}
+	for (uint32_t i = 0; i < opt->rank_env_count; i++) {
+		if (opt->rank_envs[i].rank == rank) {
+			env_put(opt->rank_envs[i].text);
+		}
 	}
 	execv("/proc/self/exe", argv);
 	fprintf(stderr, "driver: exec: %s\n", strerror(errno));

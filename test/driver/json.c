@@ -101,6 +101,21 @@ static void faults_write(FILE *file, const struct run *run)
 	fputs("],\n", file);
 }
 
+static void commands_write(FILE *file, const struct run *run)
+{
+	fputs("  \"commands\": [", file);
+	for (uint32_t i = 0; i < run->opt->command_count; i++) {
+		fprintf(file,
+			"%s\n    {\"iteration\": %u, \"percent\": %u, \"time_ns\": %" PRIu64
+			", \"end_ns\": %" PRIu64 ", \"command\": ",
+			i ? "," : "", run->opt->commands[i].iter, run->opt->commands[i].percent,
+			run->commands[i].at_ns, run->commands[i].end_ns);
+		string_write(file, run->opt->commands[i].text);
+		fputc('}', file);
+	}
+	fputs("],\n", file);
+}
+
 static void iterations_write(FILE *file, const struct run *run)
 {
 	fputs("  \"iterations\": [", file);
@@ -150,6 +165,7 @@ int report_json(const struct run *run, const char *path)
 	findings_write(file, run);
 	ranks_write(file, run);
 	faults_write(file, run);
+	commands_write(file, run);
 	iterations_write(file, run);
 	fputs("}\n", file);
 	return fclose(file) ? -errno : 0;

@@ -274,6 +274,11 @@ static void verdict(struct run *run)
 			run_fail(run, "fault '%s' was never installed", run->opt->faults[i].rule);
 		}
 	}
+	for (uint32_t i = 0; i < run->opt->command_count; i++) {
+		if (!run->commands[i].done) {
+			run_fail(run, "command '%s' never ran", run->opt->commands[i].text);
+		}
+	}
 	run->passed = !run->failure[0];
 }
 

@@ -13,6 +13,7 @@ enum {
 	OPT_SIZES_MAX = 32,
 	OPT_FAULTS_MAX = 64,
 	OPT_ENVS_MAX = 32,
+	OPT_COMMANDS_MAX = 16,
 	OPT_TEXT_MAX = 192,
 };
 
@@ -50,6 +51,19 @@ struct opt_signal {
 	uint32_t iter;
 	uint32_t percent;
 	uint32_t pause_ms; /**< SIGSTOP for so long; unused for a kill */
+};
+
+/** A shell command for the launcher and when to run it. */
+struct opt_command {
+	char text[OPT_TEXT_MAX];
+	uint32_t iter;
+	uint32_t percent; /**< as in struct opt_fault */
+};
+
+/** A variable for one rank alone. */
+struct opt_rank_env {
+	uint32_t rank;
+	char text[OPT_TEXT_MAX]; /**< NAME=VALUE */
 };
 
 struct options {
@@ -91,6 +105,10 @@ struct options {
 	struct opt_signal stop;
 	char envs[OPT_ENVS_MAX][OPT_TEXT_MAX]; /**< NAME=VALUE for the ranks */
 	uint32_t env_count;
+	struct opt_rank_env rank_envs[OPT_ENVS_MAX]; /**< these override `envs` */
+	uint32_t rank_env_count;
+	struct opt_command commands[OPT_COMMANDS_MAX]; /**< run one after the other, as given */
+	uint32_t command_count;
 	/* Set only in a rank's process. */
 	int rank; /**< -1 in the launcher */
 	int shm_fd;

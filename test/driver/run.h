@@ -29,6 +29,7 @@ struct trouble {
 	bool armed;
 	bool done;
 	uint64_t at_ns;
+	uint64_t end_ns; /**< of a command: when it was over */
 };
 
 /** A run, as the launcher sees it. */
@@ -48,6 +49,7 @@ struct run {
 	uint64_t failed_base;
 	uint32_t fired_base;
 	struct trouble faults[OPT_FAULTS_MAX];
+	struct trouble commands[OPT_COMMANDS_MAX];
 	struct trouble killed;
 	struct trouble stopped;
 	struct trouble continued;
@@ -67,6 +69,10 @@ void run_fail(struct run *run, const char *fmt, ...) __attribute__((format(print
 
 /** Install faults and send signals that are due: in iteration iter, with `percent` arrived. */
 void trouble_tick(struct run *run, uint32_t iter, uint32_t percent);
+/**
+ * Run the i-th --at command to its end, at most --timeout seconds; that it failed is noted. Blocks.
+ */
+void command_run(struct run *run, uint32_t i);
 /** True while something is still to happen within iteration iter. */
 bool trouble_pending(const struct run *run, uint32_t iter);
 

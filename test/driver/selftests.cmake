@@ -28,8 +28,12 @@ driver_green(extras --ranks 4 --op all --proto all --iters 1 --sizes 8,1M --chan
 	--reg-churn --close-at-once --linger 20)
 driver_green(large --op sendrecv --proto direct --iters 1 --sizes 64M)
 driver_green(paused --sizes 8M --iters 3 --stop 1@1+20:200)
+driver_green(commands --iters 4 --sizes 1M
+	--at "1+30:touch $RUN_DIR/ran" --at "2:test -e $RUN_DIR/ran")
 driver_green(killed --ranks 4 --sizes 16M --iters 3 --kill 1@1+20 --expect remote)
 
+driver_red(command "reason='command" none --at "1:false")
+driver_red(command_late "never ran" none --at "9:true")
 driver_red(self_test "wrong_elements=[1-9]" none --self-test corrupt)
 foreach(proto simple ll direct)
 	driver_red(corrupt_${proto} "wrong_elements=[1-9]" corrupt:11 --proto ${proto})
@@ -49,6 +53,8 @@ foreach(proto simple ll)
 	driver_red(late_${proto} "late_writes=[1-9]" late:11 --proto ${proto})
 endforeach()
 # A user buffer that was late-written while the result was still in use is simply wrong.
+driver_red(env_rank "wrong_elements=[1-9]" none --proto direct
+	--env-rank "1:LOOPBACK_FAULT=late:11")
 driver_red(late_direct "wrong_elements=[1-9]" late:11 --proto direct)
 driver_red(torn_ll "wrong_elements=[1-9]" torn:11 --proto ll)
 driver_red(change_ll "wrong_elements=[1-9]" change:11 --proto ll)

@@ -43,6 +43,12 @@ void trouble_tick(struct run *run, uint32_t iter, uint32_t percent)
 			fault_install(run, i);
 		}
 	}
+	for (uint32_t i = 0; i < opt->command_count; i++) {
+		if (!run->commands[i].done && opt->commands[i].iter == iter &&
+		    percent >= opt->commands[i].percent) {
+			command_run(run, i);
+		}
+	}
 	if (signal_due(&opt->kill, &run->killed, iter, percent)) {
 		signal_send(run, &opt->kill, &run->killed, SIGKILL, "kill");
 	}
@@ -62,6 +68,9 @@ bool trouble_pending(const struct run *run, uint32_t iter)
 
 	for (uint32_t i = 0; i < opt->fault_count; i++) {
 		pending = pending || (!run->faults[i].done && opt->faults[i].iter == iter);
+	}
+	for (uint32_t i = 0; i < opt->command_count; i++) {
+		pending = pending || (!run->commands[i].done && opt->commands[i].iter == iter);
 	}
 	return pending;
 }
