@@ -63,7 +63,7 @@ set_tests_properties(driver_fabric_sweep PROPERTIES LABELS "driver;sweep" TIMEOU
 # A fixed set of random runs; more seeds: fault_random DRIVER PLUGIN FABRIC_DIR FIRST COUNT.
 add_test(NAME driver_fabric_random
 	COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/fault_random" $<TARGET_FILE:braid_driver> ${plugin}
-		${fabric} 1 100)
+		${fabric} 1 60)
 set_tests_properties(driver_fabric_random PROPERTIES LABELS "driver;sweep" TIMEOUT 300)
 
 # Rails that come back: cut one, heal it, then cut the other, so that only the healed one is left.
