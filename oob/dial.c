@@ -23,7 +23,10 @@ enum {
 	CONNECT_WAIT_MS = 2000, /* for one address */
 	HELLO_WAIT_MS = 5000,
 	DELAY_FIRST_MS = 20,
-	DELAY_MAX_MS = 1000 /* a peer that dies while lost is still noticed within 2 s */
+	DELAY_MAX_MS = 1000, /* a peer that dies while lost is still noticed within 2 s */
+	/* The address came from a process that was listening: refused everywhere for this long, it
+	 * is gone, though no link to it was ever up. */
+	REFUSED_MS = 1000
 };
 
 static void dial_next(struct oob_link *link);
@@ -98,12 +101,31 @@ static void attempt_failed(struct oob_link *link, int err)
 	dial_next(link);
 }
 
+/** True when the peer of a link that was never up has refused long enough. */
+static bool is_refused(struct oob_link *link)
+{
+	struct oob_dial *dial = &link->dial;
+	uint64_t now_ns = clock_mono_ns();
+
+	if (link->was_up || dial->refused_count < link->addr.addr_count) {
+		dial->refused_ns = 0;
+		return false;
+	}
+	dial->refused_ns = dial->refused_ns != 0 ? dial->refused_ns : now_ns;
+	return now_ns - dial->refused_ns >= REFUSED_MS * NS_PER_MS;
+}
+
 /** All addresses failed: again after a while, or give up. */
 static void round_over(struct oob_link *link)
 {
 	struct oob_dial *dial = &link->dial;
 	char why[128];
 
+	if (is_refused(link)) {
+		dial->state = DIAL_IDLE;
+		oob_link_fail(link, -ECONNREFUSED, "its listener refuses connections");
+		return;
+	}
 	if (clock_mono_ns() >= dial->deadline_ns) {
 		dial->state = DIAL_IDLE;
 		snprintf(why, sizeof(why), "not reached in time; last: %s",
@@ -327,6 +349,7 @@ void oob_dial_begin(struct oob_link *link, uint32_t delay_ms, uint32_t timeout_m
 	dial->delay_ms = DELAY_FIRST_MS;
 	dial->tried_count = 0;
 	dial->refused_count = 0;
+	dial->refused_ns = 0;
 	dial->silence_said = false;
 	dial->last_err = -ETIMEDOUT;
 	if (delay_ms > 0) {

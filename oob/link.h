@@ -91,7 +91,8 @@ uint64_t oob_net_strangers(const struct oob_net *net);
  * Get the link to a process, connecting if there is none; takes a reference. Never blocks: the
  * connection is made on the loop thread, frames sent before it is up are queued. Tries every
  * address, retries refused/unreachable/timed out with growing delays until connect_timeout_ms,
- * then peer_gone. Any thread. 0, -ENOMEM, or -ESHUTDOWN when the net is closing.
+ * then peer_gone; refused by all of them for 1 s is enough. Any thread. 0, -ENOMEM, or -ESHUTDOWN
+ * when the net is closing.
  */
 int oob_link_get(struct oob_net *net, const struct oob_addr *peer, struct oob_link **out);
 

@@ -51,6 +51,7 @@ struct oob_dial {
 	uint32_t delay_ms;      /* before the next round */
 	uint32_t tried_count;   /* addresses tried in this round */
 	uint32_t refused_count; /* of them refused */
+	uint64_t refused_ns;    /* since when every round was refused everywhere; 0: it is not */
 	bool silent;            /* conn has been open for HELLO_WAIT_MS without an answer */
 	bool silence_said;
 	int last_err;
