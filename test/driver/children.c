@@ -67,6 +67,7 @@ _Noreturn static void child_exec(const struct options *opt, const char *run_dir,
 			(char *)"--shm-fd",     fd_text,          NULL};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_DFL); /* as a plugin finds it in a training job */
 	snprintf(rank_text, sizeof(rank_text), "%u", rank);
 	snprintf(fd_text, sizeof(fd_text), "%d", shm_fd);
 	if (opt->fabric_lib[0]) {

@@ -382,6 +382,7 @@ int launcher_run(const struct options *opt)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN); /* a reader that leaves must not leave the run's folder behind */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	err = run_open(&run);
 	if (!err) {
