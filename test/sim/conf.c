@@ -79,6 +79,22 @@ static void draw_machines(struct sim_conf *c, struct rng *rng)
 	c->no_flush_permille = rng_chance(rng, 200) ? 500 : 0;
 	c->poll_delay_ns = rng_spread(rng, 200, 50 * US);
 	c->wcs_per_poll = (uint32_t)rng_spread(rng, 1, 64);
+	if (rng_chance(rng, 30)) { /* software that lags behind its worker */
+		c->wcs_per_poll = 1;
+		c->poll_delay_ns = rng_spread(rng, 100 * US, 2 * MS);
+		c->fence_delay_ns = 20 * US;
+	}
+	if (c->heals && rng_chance(rng, 60)) { /* memory that lags behind its HCA */
+		c->place_lag_ns = rng_spread(rng, 2 * MS, 8 * MS);
+		c->link_delay_ns = 50 * US;
+		c->pace_ns = c->place_lag_ns;
+		c->msg_count = SIM_MSGS_MAX;
+		c->size_max = 256;
+		c->fence_delay_ns = 200 * US;
+		c->poll_delay_ns = 10 * US;
+		c->limits.rejoin_min_ms = 2;
+		c->limits.rejoin_max_ms = 10;
+	}
 }
 
 static void draw_when(struct fault *f, struct rng *rng, unsigned int idx)

@@ -37,9 +37,6 @@ static void mark_completion(struct host *host, const struct repair_wc *wc)
 		return;
 	}
 	if (id.kind == WR_KIND_RECV && wc->cause == CAUSE_NONE) {
-		if (path->state == PATH_PROBING) {
-			SIM_MARK(sim, EARLY_DATA);
-		}
 		user_on_arrived(sim, id.path, wc->imm);
 	}
 	if (host->side == SIDE_TX && id.kind == WR_KIND_ITEM && wrq_knows(&path->sq, id.idx) &&
@@ -115,9 +112,6 @@ static void on_rejoin_frame(struct host *host, const struct link_frame *small)
 
 	if (offers) {
 		frame.rejoin = small->rejoin;
-		if (frame.rejoin.err == -EBUSY) {
-			SIM_MARK(host->sim, REJOIN_BUSY);
-		}
 	} else {
 		frame.probed = small->probed;
 	}

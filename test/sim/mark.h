@@ -53,8 +53,8 @@
 	X(BACK_TWICE, "a path came back a second time")                                            \
 	X(STILL_DOWN, "an attempt to rejoin failed")                                               \
 	X(FENCE_WHILE_DOWN, "FENCE for an attempt that this end had not joined")                   \
-	X(EARLY_DATA, "data over a path whose probes were under way here")                         \
-	X(REJOIN_BUSY, "an offer came twice")                                                      \
+	X(DATA_AFTER_BACK, "a piece went over a path that had come back")                          \
+	X(LOST_AGAIN, "a path that had come back was lost with pieces on it")                      \
 	X(BUILD_FAILED, "no new QP on a dead HCA")                                                 \
 	X(HINTED, "the software heard that a port is up")                                          \
 	X(OLD_QP_DROPPED, "a packet for a QP that is no more")                                     \

@@ -244,7 +244,9 @@ void link_send(struct sim *sim, unsigned int side, const struct link_frame *fram
 	host->link_last_ns = ev.at_ns;
 	copy[0] = *frame;
 	sim_push(sim, ev);
-	if (rng_chance(&sim->rng, sim->conf.link_dup_permille)) {
+	/* The link delivers once and in order; the fence has to stand repeats all the same. */
+	if ((frame->type == FRAME_FENCE || frame->type == FRAME_FENCED) &&
+	    rng_chance(&sim->rng, sim->conf.link_dup_permille)) {
 		copy[1] = *frame;
 		copy[1].is_copy = true;
 		ev.ptr = &copy[1];
@@ -350,6 +352,9 @@ static void op_report(void *ctx, const struct repair_report *report)
 	case REPAIR_REPORT_DOWN:
 		if (sim->conf.path_count - report->up_count >= 3) {
 			SIM_MARK(sim, THREE_LOST);
+		}
+		if (report->epoch > 1 && report->replay_pieces) {
+			SIM_MARK(sim, LOST_AGAIN);
 		}
 		went_down(host, report->path);
 		break;

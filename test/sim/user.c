@@ -305,6 +305,9 @@ void user_on_post(struct sim *sim, const struct repair_piece *piece)
 	if (piece->path >= sim->conf.active_count) {
 		SIM_MARK(sim, STANDBY_USED);
 	}
+	if (sim->tx.end.paths[piece->path].epoch > 1) {
+		SIM_MARK(sim, DATA_AFTER_BACK);
+	}
 	if (user->posts[slot][i]++ > 0) {
 		SIM_MARK(sim, REPLAY);
 		if (user->posts[slot][i] > 2) {
