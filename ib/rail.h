@@ -83,8 +83,9 @@ void ib_rail_addr_get(const struct ib_rail *rail, struct ib_rail_addr *out);
 /**
  * Ask the device again, before a rail is used that was out: its GID may have moved to another
  * index, or be another one. Updates the address and port_up; *moved says whether the address is not
- * what it was (then a peer has to be told). 0: usable. -ENETDOWN: port not ACTIVE or without a GID,
- * logged. -EIO: device fatal. Blocks on device files: worker only.
+ * what it was (then a peer has to be told). 0: usable. -ENETDOWN: port not ACTIVE, without a GID,
+ * or with nothing but a link-local one in place of its address, logged. -EIO: device fatal.
+ * Blocks on device files: worker only.
  */
 int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved);
 

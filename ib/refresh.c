@@ -33,6 +33,17 @@ static void log_moved(const struct ib_rail *rail, const struct ib_rail_addr *bef
 		 128u << before->mtu);
 }
 
+/**
+ * The kernel makes a link-local GID by itself. Where there was a proper address, only that one is
+ * left while an administrator changes it: no peer's rail goes with it, and once taken it would be
+ * kept, as it never goes away.
+ */
+static bool is_address_lost(const struct port_state *now, const union ibv_gid *before)
+{
+	return now->link_layer == RAIL_LINK_ETHERNET && !ib_gid_is_link_local(before) &&
+	       ib_gid_is_link_local(&now->addr.gid);
+}
+
 int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved)
 {
 	struct gid_port port = {.ctx = rail->ctx,
@@ -51,6 +62,9 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 	why = ib_port_read(&port, cfg, &before.gid, &now);
 	if (why == NULL && now.link_layer != rail->link_layer) {
 		why = "the port's link layer has changed";
+	}
+	if (why == NULL && is_address_lost(&now, &before.gid)) {
+		why = "its address is gone, only a link-local one is left";
 	}
 	/* release: pairs with those who ask whether the rail can be used */
 	atomic_store_explicit(&rail->port_up, why == NULL, memory_order_release);

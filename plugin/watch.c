@@ -179,7 +179,8 @@ static bool concerns(const struct rail_fault *fault, const struct comm_path *pat
 	return false;
 }
 
-/* The port is back: paths that are down on it need not wait for their next attempt. */
+/* The port is back, or its address: paths that are down on it need not wait for their next attempt.
+ */
 static void hint_paths(struct comm *comm, void *arg)
 {
 	const struct rail_fault *back = arg;
@@ -222,7 +223,8 @@ void watch_rail_event(void *arg)
 			 fault.event.port);
 		if (fault.event.cause != CAUSE_NONE) {
 			comm_for_each(fault_paths, &fault);
-		} else if (fault.event.kind == IB_EVENT_PORT_UP) {
+		} else if (fault.event.kind == IB_EVENT_PORT_UP ||
+			   fault.event.kind == IB_EVENT_GID_CHANGE) {
 			comm_for_each(hint_paths, &fault);
 			runtime_repair_begins();
 		}

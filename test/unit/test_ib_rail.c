@@ -317,6 +317,37 @@ static void test_refresh_moved(void **state)
 	close_rails(rails);
 }
 
+/* While the address is away, the link-local one that is always there must not take its place. */
+static void test_refresh_link_local(void **state)
+{
+	static const union ibv_gid link_local = {.raw = {0xfe, 0x80, [15] = 1}};
+	struct fake_device *dev = &fake.devices[0];
+	struct ib_rail_addr addr;
+	struct ib_rails *rails;
+	bool moved = true;
+
+	(void)state;
+	fake.device_count = 1;
+	dev->link_layer = IBV_LINK_LAYER_ETHERNET;
+	dev->gid_count = 3;
+	dev->gids[0] = link_local;
+	dev->gids[1] = ip4(9);
+	dev->gids[2] = (union ibv_gid){.raw = {0}};
+	for (int i = 0; i < 3; i++) {
+		dev->gid_types[i] = IBV_GID_TYPE_ROCE_V2;
+	}
+	rails = open_rails(1);
+	dev->gids[1] = (union ibv_gid){.raw = {0}};
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), -ENETDOWN);
+	assert_true(logged("rail fab0:1: still out: its address is gone"));
+	dev->gids[2] = ip4(7); /* another one, at another index */
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	ib_rail_addr_get(&rails->rails[0], &addr);
+	assert_int_equal(addr.gid_index, 2);
+	assert_int_equal(addr.gid.raw[15], 7);
+	close_rails(rails);
+}
+
 static void test_refresh_out(void **state)
 {
 	struct ib_rails *rails = open_rails(2);
@@ -445,6 +476,7 @@ int main(void)
 		cmocka_unit_test_setup(test_fail_each_call, setup),
 		cmocka_unit_test_setup(test_twin, setup),
 		cmocka_unit_test_setup(test_refresh_moved, setup),
+		cmocka_unit_test_setup(test_refresh_link_local, setup),
 		cmocka_unit_test_setup(test_refresh_out, setup),
 		cmocka_unit_test_setup(test_port_events, setup),
 		cmocka_unit_test_setup(test_qp_events, setup),
