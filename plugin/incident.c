@@ -82,6 +82,21 @@ static void on_failed(const struct comm *comm, const struct repair_report *repor
 		 report->detail ? report->detail : "", report->detail ? "; " : "", paths);
 }
 
+/*
+ * This end gives up: the other would wait for it without end. CLOSE says what the book covers, as
+ * at an orderly end; what it does not cover is an error there too.
+ */
+static void tell_peer(struct comm *comm, enum cause cause)
+{
+	struct frame frame = {.type = FRAME_CLOSE};
+
+	if (cause == CAUSE_PEER_GONE || cause == CAUSE_PEER_CLOSED) {
+		return;
+	}
+	frame.close.next_seq = comm->role == COMM_RECEIVER ? comm->rx.book.next_seq : 0;
+	comm_send(comm, &frame);
+}
+
 void comm_report(struct comm *comm, const struct repair_report *report)
 {
 	struct event event = EVENT_INIT(EVENT_PATH_FAULT);
@@ -132,6 +147,7 @@ void comm_report(struct comm *comm, const struct repair_report *report)
 		break;
 	case REPAIR_REPORT_FAILED:
 		on_failed(comm, report, &event, action);
+		tell_peer(comm, report->cause);
 		break;
 	}
 	events_emit(&event);

@@ -17,6 +17,7 @@
 
 enum {
 	REAP_MS = 200,        /* flushes take milliseconds; what takes longer never comes */
+	FENCE_MS = 30000,     /* a verbs call that takes this long does not come back */
 	FATAL_WAIT_MS = 1000, /* for the event that explains a refused modify_qp */
 };
 
@@ -28,6 +29,7 @@ void comm_repair_limits(struct repair_limits *out)
 				      .piece_min_bytes = cfg->piece_bytes,
 				      .window_bytes = cfg->path_window_bytes,
 				      .reap_ms = REAP_MS,
+				      .fence_ms = FENCE_MS,
 				      .no_path_ms = (uint32_t)cfg->no_path_ms,
 				      .stall_ms = (uint32_t)cfg->stall_ms,
 				      .rejoin_min_ms = (uint32_t)cfg->rejoin_min_ms,

@@ -114,11 +114,12 @@ struct repair_limits {
 	uint64_t piece_min_bytes; /* smallest piece, multiple of PIECE_ALIGN_BYTES */
 	uint64_t window_bytes;    /* outstanding bytes per path */
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
-	uint32_t no_path_ms;      /* hold this long without any path */
-	uint32_t stall_ms;        /* no completion for this long: ask the peer; 0: never */
-	uint32_t rejoin_min_ms;   /* first attempt to rejoin; 0: never */
-	uint32_t rejoin_max_ms;   /* longest pause between attempts */
-	uint32_t salt;            /* spreads the attempts of different comms */
+	uint32_t fence_ms;      /* an HCA that has not answered by then fails the comm; 0: never */
+	uint32_t no_path_ms;    /* hold this long without any path */
+	uint32_t stall_ms;      /* no completion for this long: ask the peer; 0: never */
+	uint32_t rejoin_min_ms; /* first attempt to rejoin; 0: never */
+	uint32_t rejoin_max_ms; /* longest pause between attempts */
+	uint32_t salt;          /* spreads the attempts of different comms */
 };
 
 struct repair_end {

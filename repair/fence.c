@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "repair/fence.h"
 
+#include "include/clock.h"
 #include "include/log.h"
 #include "repair/rejoin.h"
 
@@ -198,12 +199,25 @@ void repair_fence_cut(struct repair_end *end, unsigned int p, int err, uint64_t 
 	drop_rest(end, p);
 }
 
+/* The HCA has taken the verbs call and does not come back: nothing on this path can be replayed. */
+static bool is_stuck(const struct repair_end *end, const struct repair_path *path)
+{
+	uint64_t since_ns = path->cutting ? path->errored_ns : path->fault_ns;
+
+	return is_fencing(path) && (!path->errored || path->cutting) && end->limits.fence_ms > 0 &&
+	       end->now_ns - since_ns >= end->limits.fence_ms * NS_PER_MS;
+}
+
 void fence_tick(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
 
+	if (is_stuck(end, path)) {
+		repair_end_fail(end, CAUSE_UNFENCED, p, "the HCA does not answer");
+		return;
+	}
 	if (is_fencing(path) && path->errored && !path->cutting &&
-	    end->now_ns - path->errored_ns >= end->limits.reap_ms * 1000000ull) {
+	    end->now_ns - path->errored_ns >= end->limits.reap_ms * NS_PER_MS) {
 		path->cutting = true;
 		end->ops->cut(end->ctx, p);
 	}

@@ -210,6 +210,35 @@ static void test_marker_missing(void **state)
 	assert_int_equal(tx.msgs[1].wrs_out, 0);
 }
 
+/* A verbs call that does not come back is an error in the end, not a silent wait (P5). */
+static void test_stuck_hca(void **state)
+{
+	(void)state;
+	tx.end.limits.fence_ms = 1000;
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_end_tick(&tx.end, 999ull * MS);
+	assert_int_equal(tx.end.failed, CAUSE_NONE);
+	repair_end_tick(&tx.end, 1001ull * MS);
+	assert_int_equal(tx.end.failed, CAUSE_UNFENCED);
+	assert_int_equal(state_of(0), PATH_FENCING);
+}
+
+/* The same when it moved the QP to ERR and then hangs in RESET. */
+static void test_stuck_cut(void **state)
+{
+	(void)state;
+	tx.end.limits.fence_ms = 1000;
+	send_one();
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	repair_end_tick(&tx.end, 101ull * MS);
+	assert_int_equal(fake.cut_count, 1);
+	repair_end_tick(&tx.end, 999ull * MS);
+	assert_int_equal(tx.end.failed, CAUSE_NONE);
+	repair_end_tick(&tx.end, 1001ull * MS);
+	assert_int_equal(tx.end.failed, CAUSE_UNFENCED);
+}
+
 static void test_cut_fails(void **state)
 {
 	(void)state;
@@ -435,6 +464,8 @@ int main(void)
 		cmocka_unit_test_setup(test_hostile_cause, setup),
 		cmocka_unit_test_setup(test_marker, setup),
 		cmocka_unit_test_setup(test_marker_missing, setup),
+		cmocka_unit_test_setup(test_stuck_hca, setup),
+		cmocka_unit_test_setup(test_stuck_cut, setup),
 		cmocka_unit_test_setup(test_cut_fails, setup),
 		cmocka_unit_test_setup(test_reaped_during_cut, setup),
 		cmocka_unit_test_setup(test_dead_device, setup),
