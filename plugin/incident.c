@@ -57,15 +57,18 @@ static void on_down(const struct comm *comm, const struct repair_report *report,
 	}
 }
 
-/* P5: the last word lists every path and what became of it. */
+/* P5: the last word lists every path, what became of it and why. */
 static void list_paths(const struct comm *comm, char *text, size_t size)
 {
 	size_t at = 0;
 
 	for (unsigned int p = 0; p < comm->path_count && at < size; p++) {
-		int len = snprintf(text + at, size - at, "%s%s-%s %s", p ? ", " : "",
+		const struct repair_path *path = &comm->end.paths[p];
+		enum cause cause = path->state == PATH_DOWN ? path->down_cause : path->cause;
+		int len = snprintf(text + at, size - at, "%s%s-%s %s%s%s%s", p ? ", " : "",
 				   comm->paths[p].rail->label, comm->paths[p].peer_rail.name,
-				   path_state_name(comm->end.paths[p].state));
+				   path_state_name(path->state), cause ? " (" : "",
+				   cause ? cause_name(cause) : "", cause ? ")" : "");
 
 		at += len > 0 ? (size_t)len : size;
 	}

@@ -68,7 +68,10 @@ static void reconcile(struct repair_end *end, unsigned int p)
 	path_check(path);
 	end->role->pump(end);
 	report.took_ns = end->now_ns - path->fault_ns;
-	path->down_ns = path->rejoin.was_up ? path->fault_ns : path->down_ns;
+	if (path->rejoin.was_up) {
+		path->down_ns = path->fault_ns;
+		path->down_cause = path->cause;
+	}
 	report.up_count = repair_end_up_count(end);
 	end->ops->report(end->ctx, &report);
 	path->cause = CAUSE_NONE;

@@ -87,6 +87,7 @@ struct repair_path {
 	enum cause cause;   /* first cause seen in this epoch */
 	uint64_t fault_ns, errored_ns;
 	uint64_t down_ns;        /* fault that ended its last time UP */
+	enum cause down_cause;   /* and why */
 	uint64_t posted_ns;      /* last post */
 	uint64_t progress_ns;    /* last completion, or start of waiting for one */
 	uint64_t asked_ns;       /* when the peer was asked about a stall; 0: not */
