@@ -157,3 +157,13 @@ enum fab_copied fab_copy_in(struct fab_inst *self, struct fab_inst *peer,
 	}
 	return copy_there(SYS_process_vm_readv, peer->pid, to, to_count, from, from_count);
 }
+
+bool fab_copy_gather(const struct fab_list *local, uint64_t len, void *to)
+{
+	struct iovec from[IOV_COUNT];
+	struct iovec out = {.iov_base = to, .iov_len = len};
+	uint32_t from_count = list_to_iov(local, len, from);
+
+	return len == 0 ||
+	       syscall(SYS_process_vm_readv, getpid(), &out, 1, from, from_count, 0) == (long)len;
+}

@@ -28,6 +28,8 @@ enum fab_copied {
 enum fab_copied fab_copy_out(struct fab_inst *self, struct fab_inst *peer,
 			     const struct fab_list *local, const struct fab_list *remote,
 			     uint64_t len, _Atomic uint64_t *mark_word, uint64_t mark);
+/** Copies `len` bytes of this process's list to `to`. False when not all of it is mapped. */
+bool fab_copy_gather(const struct fab_list *local, uint64_t len, void *to);
 /** The other way, for RDMA reads; no mark. */
 enum fab_copied fab_copy_in(struct fab_inst *self, struct fab_inst *peer,
 			    const struct fab_list *local, const struct fab_list *remote,

@@ -9,6 +9,7 @@
 
 struct fab_qp;
 struct fab_cq;
+struct fab_late;
 
 #define FAB_HEAP_CLASSES 30u
 
@@ -43,6 +44,12 @@ struct fab_ctx {
 	struct fab_qp *run_tail;
 	struct fab_qp *wait_head; /* unordered; few */
 	_Atomic uint32_t stopping;
+
+	/* Packets held back, by arrival; the engine's. */
+	struct fab_late *late_head;
+	struct fab_late *late_last;
+	uint64_t late_bytes;
+	uint32_t late_count;
 };
 
 static inline struct fab_ctx *fab_ctx_of(struct ibv_context *context)

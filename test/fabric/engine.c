@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/event.h"
-#include "test/fabric/qp.h"
+#include "test/fabric/late.h"
 #include "test/fabric/rule.h"
 
 #include <errno.h>
@@ -155,13 +155,16 @@ static uint64_t work(struct fab_ctx *ctx)
 	uint64_t due_ns;
 	uint64_t now_ns;
 	uint64_t wake_ns;
+	uint64_t late_ns;
 	struct fab_qp *qp;
 
 	pthread_mutex_lock(&ctx->exec);
 	while (atomic_load_explicit(&ctx->exec_wanted, memory_order_seq_cst) != 0) {
 		pthread_cond_wait(&ctx->exec_free, &ctx->exec);
 	}
+	late_ns = fab_late_deliver(ctx, fab_now_ns());
 	qp = next_qp(ctx, &due_ns);
+	due_ns = late_ns < due_ns ? late_ns : due_ns;
 	if (qp != NULL) {
 		wake_ns = fab_qp_step(qp);
 		put_back(ctx, qp, wake_ns);
@@ -225,6 +228,7 @@ void fab_engine_stop(struct fab_ctx *ctx)
 	atomic_store_explicit(&ctx->stopping, 1, memory_order_release);
 	fab_inst_ring(ctx->inst);
 	pthread_join(ctx->thread, NULL);
+	fab_late_free(ctx);
 	pthread_mutex_destroy(&ctx->exec);
 	pthread_mutex_destroy(&ctx->queue_lock);
 	pthread_cond_destroy(&ctx->exec_free);

@@ -19,6 +19,11 @@ struct fabric_counters {
 	uint64_t rx_bytes;
 	uint64_t tx_msgs;
 	uint64_t rx_msgs;
+	/* Pieces (up to 256 KiB) of messages of this host that `late` held back, and what became of
+	 * them; the difference is still under way. */
+	uint64_t late_held;
+	uint64_t late_landed;
+	uint64_t late_dropped;
 };
 
 /** A rule that fired. */

@@ -14,7 +14,7 @@
  */
 
 #define FAB_MAGIC         0x42524146u
-#define FAB_VERSION       1u
+#define FAB_VERSION       2u
 #define FAB_MAX_HOSTS     64u
 #define FAB_MAX_RAILS     16u
 #define FAB_MAX_INSTS     65536u
@@ -54,6 +54,10 @@ struct fab_port {
 	_Atomic uint32_t rate_pinned; /* a rate rule was given: FABRIC_RATE_MBPS no longer counts */
 	_Atomic uint64_t rate_bps;    /* bytes per second and direction, 0 = unlimited */
 	_Atomic uint64_t free_at_ns[FAB_DIR_COUNT];
+	_Atomic uint64_t late_ns[FAB_DIR_COUNT]; /* packets are held back so long */
+	_Atomic uint64_t late_held;              /* packets of its host that were, */
+	_Atomic uint64_t late_landed;            /* ... that came in time to be taken */
+	_Atomic uint64_t late_dropped;           /* ... and that did not */
 	_Atomic uint64_t bytes[FAB_DIR_COUNT];
 	_Atomic uint64_t msgs[FAB_DIR_COUNT];
 	pthread_mutex_t gate; /* robust; held around each placement while armed_count > 0 */
@@ -67,6 +71,7 @@ enum fab_action {
 	FAB_ACT_ACK_LOSS,
 	FAB_ACT_HEAL,
 	FAB_ACT_RATE,
+	FAB_ACT_LATE,
 	FAB_ACT_COUNT,
 };
 
@@ -96,6 +101,13 @@ enum fab_rule_state {
 
 #define FAB_DIR_BOTH (1u << FAB_TX | 1u << FAB_RX)
 
+/* What goes with some actions only. */
+enum fab_arg {
+	FAB_ARG_VALUE,
+	FAB_ARG_DELAY_MS,
+	FAB_ARG_COUNT,
+};
+
 /** One fault rule, as parsed. `dirs` is a mask of 1 << enum fab_dir. */
 struct fab_rule_spec {
 	enum fab_action action;
@@ -105,7 +117,7 @@ struct fab_rule_spec {
 	uint32_t rail;
 	uint32_t dirs;
 	uint64_t count; /* bytes, writes, imms or milliseconds, by trigger */
-	uint64_t rate_mbps;
+	uint64_t args[FAB_ARG_COUNT];
 	char text[FAB_RULE_TEXT_LEN];
 };
 
@@ -225,7 +237,7 @@ struct fab_rqe {
  * The responder half of a QP. `claim` is the right to place into it, see claim.h.
  * Fields without _Atomic are written by the owner while it has made the QP unreachable (state below
  * RTR and claim 0), and read by a peer's engine only while it holds the claim and saw RTR or above.
- * epsn and rq_head are written by the claim holder.
+ * epsn, eoff and rq_head are written by the claim holder.
  */
 struct fab_qp_slot {
 	_Atomic uint64_t claim;
@@ -239,6 +251,8 @@ struct fab_qp_slot {
 	uint32_t access;
 	uint32_t pd;
 	uint32_t epsn;
+	uint32_t unfenced; /* FABRIC_BROKEN=fence: goes on accepting in ERR */
+	uint64_t eoff;     /* bytes of the message at epsn that are placed */
 	uint32_t mtu_bytes;
 	uint32_t min_rnr_timer;
 	uint32_t recv_cq_idx;

@@ -93,6 +93,7 @@ static int env_read(void)
 	    env_number("FABRIC_RAILS", 2, FAB_MAX_RAILS, &rails) != 0 ||
 	    env_number("FABRIC_LATENCY_US", 0, 10000000, &latency_us) != 0 ||
 	    env_choice("FABRIC_LINK", "ib", "roce", &lib.roce) != 0 ||
+	    env_choice("FABRIC_BROKEN", "", "fence", &lib.broken_fence) != 0 ||
 	    env_choice("FABRIC_WIRING", "full", "rail", &lib.rail_wired) != 0) {
 		return -EINVAL;
 	}

@@ -21,7 +21,8 @@ struct fab_lib {
 	uint32_t host;
 	uint32_t rail_count;
 	bool roce;
-	bool rail_wired; /* rails reach only the rail of the same number */
+	bool broken_fence; /* FABRIC_BROKEN=fence */
+	bool rail_wired;   /* rails reach only the rail of the same number */
 	uint64_t latency_ns;
 	uint64_t rate_mbps[FAB_MAX_RAILS];
 	struct fab_dev devs[FAB_MAX_RAILS];

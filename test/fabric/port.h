@@ -16,6 +16,13 @@ static inline bool fab_port_open(const struct fab_port *from, const struct fab_p
 	       (rx & (FAB_CUT_RX | FAB_DOWN | FAB_DEAD)) == 0;
 }
 
+/** Does anything get out of the port? */
+static inline bool fab_port_sends(const struct fab_port *port)
+{
+	return (atomic_load_explicit(&port->flags, memory_order_seq_cst) &
+		(FAB_CUT_TX | FAB_DOWN | FAB_DEAD)) == 0;
+}
+
 /** Do acknowledgements of data sent by `requester` get back from `responder`? */
 static inline bool fab_port_ack_open(const struct fab_port *requester,
 				     const struct fab_port *responder)
@@ -25,6 +32,13 @@ static inline bool fab_port_ack_open(const struct fab_port *requester,
 
 	return fab_port_open(responder, requester) && (req & FAB_ACK_TX) == 0 &&
 	       (rsp & FAB_ACK_RX) == 0;
+}
+
+/** How long packets from one port to the other are held back; 0 = not at all. */
+static inline uint64_t fab_port_late_ns(const struct fab_port *from, const struct fab_port *to)
+{
+	return atomic_load_explicit(&from->late_ns[FAB_TX], memory_order_seq_cst) +
+	       atomic_load_explicit(&to->late_ns[FAB_RX], memory_order_seq_cst);
 }
 
 /** When the next bytes may go from tx to rx at the ports' rates; in the past = now. */

@@ -113,6 +113,7 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	qp->recv_cq = fab_cq_of(attr->recv_cq);
 	slot->pd = fab_pd_of(pd)->id;
 	slot->recv_cq_idx = qp->recv_cq->idx;
+	slot->unfenced = 0;
 	atomic_store_explicit(&slot->claim, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->rq_tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->rq_head, 0, memory_order_relaxed);

@@ -17,9 +17,14 @@ struct fab_swr {
 	uint32_t rkey;
 	uint32_t imm_data; /* untouched */
 	uint32_t sge_count;
+	uint32_t psn;   /* of its first packet */
+	uint32_t edges; /* FAB_EDGE_WAS_*: fault rules counted it there already */
 	uint32_t pad;
 	struct fab_sge sge[];
 };
+
+#define FAB_EDGE_WAS_BEGUN  1u
+#define FAB_EDGE_WAS_PLACED 2u
 
 enum fab_sched {
 	FAB_SCHED_IDLE,
@@ -30,11 +35,10 @@ enum fab_sched {
 
 /** What the requester keeps of one QP; touched by the engine, or under fab_engine_hold(). */
 struct fab_sender {
-	uint32_t psn; /* of the next packet; what the responder must expect */
-	uint32_t peer_gen;
-	uint64_t pos_bytes; /* of the send at sq_next: placed so far */
-	bool begun;         /* ... it passed its first edge */
-	bool placed;        /* ... all placed, but the receiver was not told */
+	uint64_t pos_bytes; /* of the send at sq_next: on its way so far */
+	uint64_t high;      /* sends below it went out at least once */
+	uint32_t high_psn;  /* of the first packet of the send at `high` */
+	uint32_t psn;       /* ... of the one at sq_next */
 	bool blocked;       /* nothing gets through: wait for the timer */
 	uint32_t tries;
 	uint64_t retry_ns; /* the transport timer; 0 = not running */
@@ -123,6 +127,13 @@ static inline uint32_t fab_mtu_bytes(enum ibv_mtu mtu)
 
 int fab_qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int fab_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+static inline uint32_t fab_wr_packets(const struct fab_qp *qp, const struct fab_swr *wr)
+{
+	uint64_t mtu = fab_mtu_bytes(qp->path_mtu);
+
+	return wr->len_bytes == 0 ? 1 : (uint32_t)((wr->len_bytes + mtu - 1) / mtu);
+}
 
 /** One turn of the engine on this QP. Returns when it wants the next: 0 = soon, UINT64_MAX = when
  * kicked, else CLOCK_MONOTONIC ns. Under exec. */

@@ -123,6 +123,7 @@ static void rtr_store(struct fab_qp *qp, const struct ibv_qp_attr *attr)
 	qp->slot->peer_host = qp->peer_host;
 	qp->slot->peer_rail = qp->peer_rail;
 	qp->slot->epsn = qp->rq_psn;
+	qp->slot->eoff = 0;
 	qp->slot->mtu_bytes = fab_mtu_bytes(qp->path_mtu);
 }
 
@@ -130,7 +131,11 @@ static void rts_store(struct fab_qp *qp, const struct ibv_qp_attr *attr, int mas
 {
 	if ((mask & IBV_QP_SQ_PSN) != 0) {
 		qp->sq_psn = attr->sq_psn & FAB_PSN_MASK;
-		qp->tx = (struct fab_sender){.psn = qp->sq_psn};
+		qp->tx = (struct fab_sender){
+			.psn = qp->sq_psn,
+			.high = atomic_load_explicit(&qp->sq_next, memory_order_relaxed),
+			.high_psn = qp->sq_psn,
+		};
 	}
 	if ((mask & IBV_QP_TIMEOUT) != 0) {
 		qp->timeout = attr->timeout;
@@ -182,6 +187,8 @@ static void reset_queues(struct fab_qp *qp)
 	atomic_store_explicit(&slot->rq_polled, 0, memory_order_relaxed);
 	qp->tx = (struct fab_sender){.psn = 0};
 	slot->access = 0;
+	slot->eoff = 0;
+	slot->unfenced = 0;
 }
 
 static void state_store(struct fab_qp *qp, enum ibv_qp_state state)
@@ -196,6 +203,9 @@ static void fence(struct fab_qp *qp, enum ibv_qp_state to)
 	struct fab_ctx *ctx = qp->ctx;
 
 	fab_engine_hold(ctx); /* the own engine is between two steps: it reads no more memory */
+	if (ctx->lib->broken_fence && to == IBV_QPS_ERR && fab_qp_state(qp->slot) >= IBV_QPS_RTR) {
+		qp->slot->unfenced = 1;
+	}
 	state_store(qp, to);
 	fab_engine_release(ctx);
 	fab_claim_drain(ctx->lib->root, ctx->inst, qp->slot);

@@ -75,7 +75,8 @@ static void send_copy(const struct fab_qp *qp, struct fab_swr *slot, const struc
 	slot->len_bytes = len;
 	slot->start_ns =
 		qp->ctx->lib->latency_ns == 0 ? 0 : fab_now_ns() + qp->ctx->lib->latency_ns;
-	slot->ack_ns = 0;
+	slot->ack_ns = UINT64_MAX;
+	slot->edges = 0;
 	if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
 		inline_copy(qp, slot, wr);
 		return;

@@ -17,8 +17,6 @@ struct fab_path {
 
 /** Fills `path`. False when no QP answers there: wrong number, closed, not reachable by wiring. */
 bool fab_path_find(struct fab_qp *qp, struct fab_path *path);
-/** Is the responder's process there, and its QP connected back to this one? */
-bool fab_path_alive(const struct fab_qp *qp, const struct fab_path *path);
 
 /** Moves one step of the send at sq_next. Returns when to come back, as fab_qp_step() does. */
 uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns);
@@ -35,6 +33,10 @@ void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_
 		   enum fab_ack ack);
 /** A part of it was placed. */
 void fab_send_moved(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns);
+/** All of it went out and is held back: the timer runs, and the next one may go. */
+void fab_send_held(struct fab_qp *qp, uint64_t now_ns);
+/** An acknowledgement of all sends before number `upto` is under way. */
+void fab_send_acked(struct fab_qp *qp, const struct fab_path *path, uint64_t upto, uint64_t now_ns);
 
 /** Is the send at sq_next the oldest one without an answer? */
 static inline bool fab_send_is_oldest(const struct fab_qp *qp)

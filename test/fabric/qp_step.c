@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test/fabric/copy.h"
 #include "test/fabric/qp_send.h"
 
 /*
@@ -36,45 +35,81 @@ void fab_send_lost(struct fab_qp *qp, uint64_t now_ns)
 	qp->tx.blocked = true;
 }
 
-/* All sends up to sq_next are acknowledged at `at_ns`: acknowledgements are cumulative. */
-static void acks_arrive(struct fab_qp *qp, uint64_t at_ns)
+/* Starts again at send `number`. */
+static void sender_seek(struct fab_qp *qp, uint64_t number)
 {
-	uint64_t next = atomic_load_explicit(&qp->sq_next, memory_order_relaxed);
+	atomic_store_explicit(&qp->sq_next, number, memory_order_relaxed);
+	qp->tx.pos_bytes = 0;
+	qp->tx.rnr_tries = 0;
+	qp->tx.psn = number < qp->tx.high ? fab_qp_swr(qp, number)->psn : qp->tx.high_psn;
+}
 
-	for (uint64_t i = atomic_load_explicit(&qp->sq_acked, memory_order_relaxed); i != next;
+/* Sends before `upto` are acknowledged at `at_ns`: acknowledgements are cumulative. */
+static void acks_arrive(struct fab_qp *qp, uint64_t upto, uint64_t at_ns)
+{
+	for (uint64_t i = atomic_load_explicit(&qp->sq_acked, memory_order_relaxed); i < upto;
 	     i++) {
 		struct fab_swr *wr = fab_qp_swr(qp, i);
 
-		wr->ack_ns = wr->ack_ns == UINT64_MAX ? at_ns : wr->ack_ns;
+		wr->ack_ns = at_ns < wr->ack_ns ? at_ns : wr->ack_ns;
+	}
+}
+
+void fab_send_acked(struct fab_qp *qp, const struct fab_path *path, uint64_t upto, uint64_t now_ns)
+{
+	uint64_t late_ns = fab_port_late_ns(path->peer_port, path->own_port);
+
+	acks_arrive(qp, upto, now_ns + late_ns + qp->ctx->lib->latency_ns);
+	if (late_ns != 0) {
+		timer_start(qp, now_ns);
+		return;
 	}
 	timer_stop(qp);
+	if (upto < qp->tx.high) {
+		timer_start(qp, now_ns);
+	}
+}
+
+/* The send at sq_next is out, for the first time or again. */
+static void sender_next(struct fab_qp *qp)
+{
+	uint64_t number = atomic_load_explicit(&qp->sq_next, memory_order_relaxed);
+
+	atomic_store_explicit(&qp->sq_next, number + 1, memory_order_relaxed);
+	qp->tx.pos_bytes = 0;
+	qp->tx.rnr_tries = 0;
+	if (number == qp->tx.high) {
+		qp->tx.high = number + 1;
+		qp->tx.high_psn = qp->tx.psn;
+	}
 }
 
 void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns,
 		   enum fab_ack ack)
 {
 	uint64_t number = atomic_load_explicit(&qp->sq_next, memory_order_relaxed);
-
 	uint32_t opcode = fab_qp_swr(qp, number)->opcode;
 
-	fab_qp_swr(qp, number)->ack_ns = UINT64_MAX;
-	atomic_store_explicit(&qp->sq_next, number + 1, memory_order_relaxed);
-	qp->tx.pos_bytes = 0;
-	qp->tx.begun = false;
-	qp->tx.placed = false;
-	qp->tx.rnr_tries = 0;
+	sender_next(qp);
 	/* A read's answer is its data, and that is here. */
 	if (ack == FAB_ACK_FORCED || opcode == IBV_WR_RDMA_READ ||
 	    fab_port_ack_open(path->own_port, path->peer_port)) {
-		acks_arrive(qp, now_ns + qp->ctx->lib->latency_ns);
+		fab_send_acked(qp, path, number + 1, now_ns);
 	} else {
 		timer_start(qp, now_ns);
 	}
 }
 
+void fab_send_held(struct fab_qp *qp, uint64_t now_ns)
+{
+	sender_next(qp);
+	timer_start(qp, now_ns);
+}
+
 void fab_send_moved(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns)
 {
-	if (!fab_port_ack_open(path->own_port, path->peer_port)) {
+	if (!fab_port_ack_open(path->own_port, path->peer_port) ||
+	    fab_port_late_ns(path->peer_port, path->own_port) != 0) {
 		timer_start(qp, now_ns);
 	} else if (fab_send_is_oldest(qp)) {
 		timer_stop(qp);
@@ -84,16 +119,36 @@ void fab_send_moved(struct fab_qp *qp, const struct fab_path *path, uint64_t now
 /* Completes what is acknowledged by now. Returns when the next one is, UINT64_MAX if unknown. */
 static uint64_t acks_take(struct fab_qp *qp, uint64_t now_ns)
 {
-	while (!fab_send_is_oldest(qp) && !fab_ctx_dead(qp->ctx)) {
-		const struct fab_swr *wr =
-			fab_qp_swr(qp, atomic_load_explicit(&qp->sq_acked, memory_order_relaxed));
+	uint64_t first = atomic_load_explicit(&qp->sq_acked, memory_order_relaxed);
+	uint64_t next_ns = UINT64_MAX;
+	uint64_t acked = first;
+
+	while (acked < qp->tx.high && !fab_ctx_dead(qp->ctx)) {
+		const struct fab_swr *wr = fab_qp_swr(qp, acked);
 
 		if (wr->ack_ns > now_ns) {
-			return wr->ack_ns;
+			next_ns = wr->ack_ns;
+			break;
 		}
 		fab_send_complete(qp, IBV_WC_SUCCESS);
+		acked++;
 	}
-	return UINT64_MAX;
+	if (acked == first) {
+		return next_ns;
+	}
+	if (acked > atomic_load_explicit(&qp->sq_next, memory_order_relaxed)) {
+		sender_seek(qp, acked);
+	}
+	if (qp->tx.retry_ns != 0) { /* the timer starts afresh for what is still out */
+		bool blocked = qp->tx.blocked;
+
+		timer_stop(qp);
+		if (blocked || acked < qp->tx.high) {
+			timer_start(qp, now_ns);
+			qp->tx.blocked = blocked;
+		}
+	}
+	return next_ns;
 }
 
 void fab_send_fail_at_next(struct fab_qp *qp, enum ibv_wc_status status)
@@ -104,22 +159,8 @@ void fab_send_fail_at_next(struct fab_qp *qp, enum ibv_wc_status status)
 	fab_send_fail(qp, status);
 }
 
-/* The responder repeats its acknowledgement when it gets a duplicate. */
-static void retry_acks(struct fab_qp *qp, uint64_t now_ns)
-{
-	struct fab_path path;
-
-	if (fab_send_is_oldest(qp)) {
-		return;
-	}
-	if (fab_path_find(qp, &path) && fab_port_open(path.own_port, path.peer_port) &&
-	    fab_port_ack_open(path.own_port, path.peer_port) && fab_path_alive(qp, &path)) {
-		acks_arrive(qp, now_ns + qp->ctx->lib->latency_ns);
-	}
-}
-
 /* The timer ran out. False: that was the last try and the QP is in ERR. */
-static bool timer_expire(struct fab_qp *qp, uint64_t now_ns)
+static bool timer_expire(struct fab_qp *qp)
 {
 	qp->tx.tries++;
 	if (qp->tx.tries > qp->retry_cnt) {
@@ -128,7 +169,8 @@ static bool timer_expire(struct fab_qp *qp, uint64_t now_ns)
 	}
 	qp->tx.retry_ns += timer_period_ns(qp);
 	qp->tx.blocked = false;
-	retry_acks(qp, now_ns);
+	/* All again that has no answer; the responder knows what of it is new. */
+	sender_seek(qp, atomic_load_explicit(&qp->sq_acked, memory_order_relaxed));
 	return true;
 }
 
@@ -161,7 +203,7 @@ static uint64_t step_rts(struct fab_qp *qp, uint64_t now_ns)
 	uint64_t ack_ns = acks_take(qp, now_ns);
 	uint64_t at_ns;
 
-	if (qp->tx.retry_ns != 0 && now_ns >= qp->tx.retry_ns && !timer_expire(qp, now_ns)) {
+	if (qp->tx.retry_ns != 0 && now_ns >= qp->tx.retry_ns && !timer_expire(qp)) {
 		return 0;
 	}
 	at_ns = send_ready_ns(qp, now_ns);

@@ -40,6 +40,24 @@ static uint32_t dir_bits(uint32_t dirs, uint32_t tx_bit, uint32_t rx_bit)
 	       ((dirs & 1u << FAB_RX) != 0 ? rx_bit : 0);
 }
 
+static void port_set(_Atomic uint64_t field[FAB_DIR_COUNT], uint32_t dirs, uint64_t value)
+{
+	for (uint32_t d = 0; d < FAB_DIR_COUNT; d++) {
+		if ((dirs & 1u << d) != 0) {
+			atomic_store_explicit(&field[d], value, memory_order_seq_cst);
+		}
+	}
+}
+
+static int port_heal(struct fab_port *port)
+{
+	uint32_t was;
+
+	port_set(port->late_ns, FAB_DIR_BOTH, 0);
+	was = atomic_exchange_explicit(&port->flags, 0, memory_order_seq_cst);
+	return (was & FAB_DOWN) != 0 ? IBV_EVENT_PORT_ACTIVE : -1;
+}
+
 /* Changes the port; the type of event due on its host, or -1. */
 static int action_apply(struct fab_port *port, const struct fab_rule_spec *spec)
 {
@@ -63,11 +81,13 @@ static int action_apply(struct fab_port *port, const struct fab_rule_spec *spec)
 		atomic_fetch_add_explicit(&port->dead_count, 1, memory_order_seq_cst);
 		return (was & FAB_DEAD) == 0 ? IBV_EVENT_DEVICE_FATAL : -1;
 	case FAB_ACT_HEAL:
-		was = atomic_exchange_explicit(&port->flags, 0, memory_order_seq_cst);
-		return (was & FAB_DOWN) != 0 ? IBV_EVENT_PORT_ACTIVE : -1;
+		return port_heal(port);
+	case FAB_ACT_LATE:
+		port_set(port->late_ns, spec->dirs, spec->args[FAB_ARG_DELAY_MS] * 1000000ull);
+		return -1;
 	case FAB_ACT_RATE:
 		atomic_store_explicit(&port->rate_pinned, 1, memory_order_relaxed);
-		atomic_store_explicit(&port->rate_bps, spec->rate_mbps * 1000000ull,
+		atomic_store_explicit(&port->rate_bps, spec->args[FAB_ARG_VALUE] * 1000000ull,
 				      memory_order_relaxed);
 		return -1;
 	case FAB_ACT_COUNT:

@@ -9,13 +9,7 @@
 
 #define WORD_LEN 32
 
-static const char *const action_names[FAB_ACT_COUNT] = {
-	[FAB_ACT_CUT] = "cut",           [FAB_ACT_PORT_DOWN] = "port_down",
-	[FAB_ACT_PORT_UP] = "port_up",   [FAB_ACT_NIC_DEATH] = "nic_death",
-	[FAB_ACT_ACK_LOSS] = "ack_loss", [FAB_ACT_HEAL] = "heal",
-	[FAB_ACT_RATE] = "rate",
-};
-
+/* Keys every rule may have, then those of enum fab_arg. */
 enum key {
 	KEY_HOST,
 	KEY_RAIL,
@@ -25,14 +19,41 @@ enum key {
 	KEY_IMMS,
 	KEY_EDGE,
 	KEY_MS,
-	KEY_VALUE,
-	KEY_COUNT,
+	KEY_ARGS,
+	KEY_COUNT = KEY_ARGS + (int)FAB_ARG_COUNT,
 };
 
+#define KEY_BIT(key)    (1u << (key))
+#define ARG_BIT(suffix) KEY_BIT(KEY_ARGS + (int)FAB_ARG_##suffix)
+
 static const char *const key_names[KEY_COUNT] = {
-	[KEY_HOST] = "host",   [KEY_RAIL] = "rail",     [KEY_DIR] = "dir",
-	[KEY_BYTES] = "bytes", [KEY_WRITES] = "writes", [KEY_IMMS] = "imms",
-	[KEY_EDGE] = "edge",   [KEY_MS] = "ms",         [KEY_VALUE] = "value",
+	[KEY_HOST] = "host",
+	[KEY_RAIL] = "rail",
+	[KEY_DIR] = "dir",
+	[KEY_BYTES] = "bytes",
+	[KEY_WRITES] = "writes",
+	[KEY_IMMS] = "imms",
+	[KEY_EDGE] = "edge",
+	[KEY_MS] = "ms",
+	[KEY_ARGS + (int) FAB_ARG_VALUE] = "value",
+	[KEY_ARGS + (int) FAB_ARG_DELAY_MS] = "delay_ms",
+};
+
+static const uint64_t arg_max[FAB_ARG_COUNT] = {
+	[FAB_ARG_VALUE] = 1000000000,
+	[FAB_ARG_DELAY_MS] = 3600000,
+};
+
+static const char *const action_names[FAB_ACT_COUNT] = {
+	[FAB_ACT_CUT] = "cut",           [FAB_ACT_PORT_DOWN] = "port_down",
+	[FAB_ACT_PORT_UP] = "port_up",   [FAB_ACT_NIC_DEATH] = "nic_death",
+	[FAB_ACT_ACK_LOSS] = "ack_loss", [FAB_ACT_HEAL] = "heal",
+	[FAB_ACT_RATE] = "rate",         [FAB_ACT_LATE] = "late",
+};
+
+static const uint32_t action_needs[FAB_ACT_COUNT] = {
+	[FAB_ACT_RATE] = ARG_BIT(VALUE),
+	[FAB_ACT_LATE] = ARG_BIT(DELAY_MS),
 };
 
 static const char *const dir_names[] = {"tx", "rx", "both"};
@@ -124,6 +145,12 @@ static int trigger_parse(struct parse *parse, enum fab_trigger trigger, const ch
 			    parse->why_len);
 }
 
+static int arg_parse(struct parse *parse, enum fab_arg arg, const char *value)
+{
+	return number_parse(key_names[KEY_ARGS + (int)arg], value, arg_max[arg],
+			    &parse->spec->args[arg], parse->why, parse->why_len);
+}
+
 static int key_parse(struct parse *parse, enum key key, const char *value)
 {
 	struct fab_rule_spec *spec = parse->spec;
@@ -159,13 +186,35 @@ static int key_parse(struct parse *parse, enum key key, const char *value)
 		return trigger_parse(parse, FAB_TRIG_IMMS, name, value);
 	case KEY_MS:
 		return trigger_parse(parse, FAB_TRIG_MS, name, value);
-	case KEY_VALUE:
-		return number_parse(name, value, 1000000000, &spec->rate_mbps, parse->why,
-				    parse->why_len);
+	case KEY_ARGS:
 	case KEY_COUNT:
 	default:
-		return -EINVAL;
+		return arg_parse(parse, (enum fab_arg)(key - KEY_ARGS), value);
 	}
+}
+
+/* Each action has the arguments that are its own, and no others. */
+static int args_check(const struct parse *parse)
+{
+	enum fab_action action = parse->spec->action;
+
+	for (int key = KEY_ARGS; key < KEY_COUNT; key++) {
+		bool given = (parse->seen & KEY_BIT(key)) != 0;
+		bool needed = (action_needs[action] & KEY_BIT(key)) != 0;
+
+		if (needed && !given) {
+			snprintf(parse->why, parse->why_len, "'%s' needs '%s='",
+				 action_names[action], key_names[key]);
+			return -EINVAL;
+		}
+		if (given && !needed) {
+			snprintf(parse->why, parse->why_len,
+				 "'%s=' goes with other actions, not with '%s'", key_names[key],
+				 action_names[action]);
+			return -EINVAL;
+		}
+	}
+	return 0;
 }
 
 /* What the words mean together. */
@@ -180,16 +229,12 @@ static int rule_check(const struct parse *parse)
 		bad = "'rail=' is missing";
 	} else if ((parse->seen & 1u << KEY_EDGE) != 0 && spec->trigger != FAB_TRIG_IMMS) {
 		bad = "'edge=' goes with 'imms=' only";
-	} else if ((parse->seen & 1u << KEY_VALUE) != 0 && spec->action != FAB_ACT_RATE) {
-		bad = "'value=' goes with 'rate' only";
-	} else if ((parse->seen & 1u << KEY_VALUE) == 0 && spec->action == FAB_ACT_RATE) {
-		bad = "'rate' needs 'value='";
 	} else if (spec->trigger != FAB_TRIG_NOW && spec->trigger != FAB_TRIG_MS &&
 		   spec->count == 0) {
 		bad = "a trigger counts from 1";
 	}
 	if (bad == NULL) {
-		return 0;
+		return args_check(parse);
 	}
 	snprintf(parse->why, parse->why_len, "%s", bad);
 	return -EINVAL;

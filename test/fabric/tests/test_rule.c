@@ -40,8 +40,11 @@ static void test_good(void **state)
 	assert_int_equal(spec.edge, FAB_EDGE_MID);
 	assert_int_equal(spec.dirs, FAB_DIR_BOTH);
 	spec = parse("rate host=0 rail=0 value=200 ms=50");
-	assert_int_equal(spec.rate_mbps, 200);
+	assert_int_equal(spec.args[FAB_ARG_VALUE], 200);
 	assert_int_equal(spec.trigger, FAB_TRIG_MS);
+	spec = parse("late host=0 rail=1 dir=tx delay_ms=300 bytes=7");
+	assert_int_equal(spec.args[FAB_ARG_DELAY_MS], 300);
+	assert_int_equal(spec.trigger, FAB_TRIG_BYTES);
 	assert_int_equal(parse("heal host=0 rail=0").trigger, FAB_TRIG_NOW);
 	assert_int_equal(parse("port_down host=0 rail=0 writes=2").trigger, FAB_TRIG_WRITES);
 	assert_int_equal(parse("cut host=0 rail=0 imms=2").edge, FAB_EDGE_AFTER);
@@ -68,6 +71,8 @@ static void test_bad(void **state)
 		{"cut host=0 rail=0 edge=mid", "'edge=' goes with"},
 		{"cut host=0 rail=0 value=1", "'value=' goes with"},
 		{"rate host=0 rail=0", "needs 'value='"},
+		{"late host=0 rail=0 ms=5", "needs 'delay_ms='"},
+		{"late host=0 rail=0 delay_ms=3600001", "from 0 to 3600000"},
 		{"cut host=0 rail=0 now", "not of the form"},
 	};
 

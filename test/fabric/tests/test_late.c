@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Packets that arrive when their requester has given up: where they land, and where not. */
+
+#include "test/fabric/tests/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define KB 1024u
+
+/* What the responder does before the packets come, and what is expected then. */
+enum responder {
+	STAYS,
+	FENCES,
+	RESETS,
+	DESTROYS,
+};
+
+struct plan {
+	const char *rule;
+	enum responder responder;
+	uint32_t landed;   /* of the 200 KB of the first write, then of the second's 100 KB */
+	uint32_t told;     /* immediates the receiver got */
+	uint32_t acked;    /* sends the sender saw succeed */
+	const char *heal;  /* given when the writes are posted, NULL = none */
+	int sender_leaves; /* the sender destroys its QP as soon as it failed */
+};
+
+static const struct plan *plan;
+
+static const struct rig_qp_options patient = {
+	.send_wr = 64,
+	.recv_wr = 64,
+	.timeout = 12, /* 16.8 ms */
+	.retry_cnt = 2,
+	.rnr_retry = 7,
+	.min_rnr_timer = 1,
+	.sq_psn = 0xfffff0, /* round the end */
+	.rq_psn = 0xfffff0,
+};
+
+static void install(struct rig *rig, const char *rule)
+{
+	char why[200] = "";
+
+	if (fabric_ctl_fault(rig->ctl, rule, NULL, why, sizeof(why)) != 0) {
+		fprintf(stderr, "%s: %s\n", rule, why);
+		_exit(1);
+	}
+}
+
+/* Waits until every piece that was held back landed or was dropped. */
+static struct fabric_counters settle(struct rig *rig)
+{
+	uint64_t end_ns = rig_now_ns() + 10000000000ull;
+	struct fabric_counters c;
+
+	do {
+		rig_sleep_ms(1);
+		CHECK(fabric_ctl_counters(rig->ctl, 0, 0, &c) == 0);
+		CHECK(rig_now_ns() < end_ns);
+	} while (c.late_landed + c.late_dropped != c.late_held);
+	return c;
+}
+
+static void sender(struct rig *rig)
+{
+	uint32_t acked = 0;
+	struct fabric_counters c;
+
+	rig_open(rig, 0);
+	rig_connect(rig, 0, &patient);
+	rig_fill(rig, 1, 0, 300 * KB);
+	install(rig, plan->rule);
+	rig_barrier(rig);
+	CHECK(rig_post(rig, 0, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0, 200 * KB) == 0);
+	CHECK(rig_post(rig, 0, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 200 * KB, 100 * KB) == 0);
+	if (plan->heal != NULL) {
+		rig_sleep_ms(5);
+		install(rig, plan->heal);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		struct ibv_wc wc = rig_poll(rig);
+
+		CHECK(wc.wr_id == i);
+		acked += wc.status == IBV_WC_SUCCESS;
+		CHECK(wc.status == IBV_WC_SUCCESS ||
+		      wc.status == (i == acked ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR));
+	}
+	CHECK(acked == plan->acked);
+	/* What arrives from now on is what was sent, not what is here now. */
+	rig_fill(rig, 2, 0, 300 * KB);
+	if (plan->sender_leaves) {
+		CHECK(ibv_destroy_qp(rig->qps[0]) == 0);
+		rig->qps[0] = NULL;
+	}
+	rig_barrier(rig);
+	c = settle(rig);
+	CHECK(plan->responder == STAYS || c.late_landed == 0);
+	CHECK(plan->responder != STAYS || plan->heal != NULL || c.late_dropped < c.late_held ||
+	      c.late_held == 0);
+	CHECK((strstr(plan->rule, " host=0 rail=0 dir=rx") != NULL) == (c.late_held == 0));
+	rig_barrier(rig);
+	rig_barrier(rig);
+	rig_close(rig);
+}
+
+static void responder_acts(struct rig *rig)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+
+	switch (plan->responder) {
+	case FENCES:
+		CHECK(rig_qp_error(rig->qps[0]) == 0);
+		for (uint32_t i = 0; i < 2; i++) {
+			CHECK(rig_poll(rig).status == IBV_WC_WR_FLUSH_ERR);
+		}
+		return;
+	case RESETS:
+		CHECK(ibv_modify_qp(rig->qps[0], &attr, IBV_QP_STATE) == 0);
+		return;
+	case DESTROYS:
+		CHECK(ibv_destroy_qp(rig->qps[0]) == 0);
+		rig->qps[0] = NULL;
+		return;
+	case STAYS:
+	default:
+		return;
+	}
+}
+
+static void responder(struct rig *rig)
+{
+	uint32_t landed = plan->landed;
+
+	rig_open(rig, 0);
+	rig_connect(rig, 0, &patient);
+	CHECK(rig_post_recv(rig, 0, 10, 0, 0) == 0);
+	CHECK(rig_post_recv(rig, 0, 11, 0, 0) == 0);
+	rig_barrier(rig);
+	rig_barrier(rig); /* the sender has its verdict */
+	responder_acts(rig);
+	if (plan->heal != NULL) { /* all there already; what comes now must leave no trace */
+		CHECK(rig_holds(rig, 1, 0, landed));
+		memset(rig->buf, 0, 300 * KB);
+		CHECK(rig_post_recv(rig, 0, 12, 0, 0) == 0);
+		CHECK(rig_post_recv(rig, 0, 13, 0, 0) == 0);
+		landed = 0;
+	}
+	rig_barrier(rig); /* all came or did not */
+	for (uint32_t i = 0; i < plan->told; i++) {
+		struct ibv_wc wc = rig_poll(rig);
+
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 10 + i);
+		CHECK(wc.imm_data == (i ^ 0x01020304u));
+	}
+	rig_quiet(rig, 2);
+	CHECK(rig_holds(rig, 1, 0, landed));
+	CHECK(rig_blank(rig, landed, 300 * KB - landed));
+	rig_barrier(rig);
+	rig_close(rig);
+}
+
+static const struct plan plans[] = {
+	/* in time for the requester, also when its first tries were in vain */
+	{"late host=0 rail=0 dir=tx delay_ms=5", STAYS, 300 * KB, 2, 2, NULL, 0},
+	{"late host=1 rail=0 dir=rx delay_ms=30", STAYS, 300 * KB, 2, 2, NULL, 0},
+	/* too late for it; the responder's QP decides */
+	{"late host=0 rail=0 dir=tx delay_ms=700", STAYS, 300 * KB, 2, 0, NULL, 0},
+	{"late host=0 rail=0 dir=tx delay_ms=700", STAYS, 300 * KB, 2, 0, NULL, 1},
+	{"late host=0 rail=0 dir=tx delay_ms=700", FENCES, 0, 0, 0, NULL, 0},
+	{"late host=0 rail=0 dir=tx delay_ms=700", RESETS, 0, 0, 0, NULL, 0},
+	{"late host=0 rail=0 dir=tx delay_ms=700", DESTROYS, 0, 0, 0, NULL, 0},
+	/* the head of a message was in time */
+	{"late host=0 rail=0 dir=tx delay_ms=700 bytes=100001", STAYS, 300 * KB, 2, 0, NULL, 0},
+	{"late host=0 rail=0 dir=tx delay_ms=700 bytes=100001", FENCES, 100001, 0, 0, NULL, 0},
+	/* the repetition was faster: duplicates are not executed */
+	{"late host=0 rail=0 dir=tx delay_ms=700", STAYS, 300 * KB, 2, 2, "heal host=0 rail=0", 0},
+	{"late host=0 rail=0 delay_ms=700 bytes=100001", STAYS, 300 * KB, 2, 2,
+	 "heal host=0 rail=0", 0},
+	{"cut host=0 rail=0 dir=rx bytes=100001", STAYS, 300 * KB, 2, 2, "heal host=0 rail=0", 0},
+	/* the data is in time, its acknowledgements are not */
+	{"late host=0 rail=0 dir=rx delay_ms=10", STAYS, 300 * KB, 2, 2, NULL, 0},
+	{"late host=0 rail=0 dir=rx delay_ms=700", STAYS, 300 * KB, 2, 0, NULL, 0},
+};
+
+static void test_plans(void **state)
+{
+	static const struct rig_case c = {.host0 = sender, .host1 = responder};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		plan = &plans[i];
+		if (rig_run(&c) != 0) {
+			fail_msg("plan %zu: %s", i, plan->rule);
+		}
+	}
+}
+
+/* FABRIC_BROKEN=fence: an adapter that goes on accepting after the fence. The bytes land; there is
+ * no receive left for an immediate. */
+static void broken_responder(struct rig *rig)
+{
+	rig_open(rig, 0);
+	rig_connect(rig, 0, &patient);
+	CHECK(rig_post_recv(rig, 0, 10, 0, 0) == 0);
+	CHECK(rig_post_recv(rig, 0, 11, 0, 0) == 0);
+	rig_barrier(rig);
+	rig_barrier(rig);
+	responder_acts(rig);
+	rig_barrier(rig);
+	CHECK(rig_holds(rig, 1, 0, 196 * KB));
+	rig_barrier(rig);
+	rig_close(rig);
+}
+
+static void test_broken(void **state)
+{
+	static const struct plan broken = {
+		"late host=0 rail=0 dir=tx delay_ms=700", FENCES, 0, 0, 0, NULL, 0};
+	static const struct rig_case c = {
+		.host0 = sender, .host1 = broken_responder, .env = {"FABRIC_BROKEN", "fence"}};
+
+	(void)state;
+	plan = &broken;
+	assert_int_equal(rig_run(&c), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plans),
+		cmocka_unit_test(test_broken),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
