@@ -96,7 +96,7 @@ inline r_actions(p)
 
 /* Error completion, port event, stall clock: something is out or owed and the path gives no sign. */
 #define S_NOTICES(p) (s_out[p] || s_acked < s_next || st[SND(p)] == PROBING)
-#define R_NOTICES(p) (nempty(rnet[p]) || r_next < r_posted || st[RCV(p)] == PROBING)
+#define R_NOTICES(p) (nempty(rnet[p]) || again[p] || r_next < r_posted || st[RCV(p)] == PROBING)
 #define IS_BAD(p)    (wire[p] != WIRE_OK || is_lone[p])
 
 inline s_fault(p)
@@ -123,7 +123,7 @@ inline r_fault(p)
 inline s_false_alarm(p)
 {
 	d_step {
-		faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) && (st[SND(p)] == UP || st[SND(p)] == PROBING) ->
+		ALARMS && faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) && (st[SND(p)] == UP || st[SND(p)] == PROBING) ->
 		faults--;
 		on_FAULT(SND(p));
 		s_actions(p)
@@ -133,7 +133,7 @@ inline s_false_alarm(p)
 inline r_false_alarm(p)
 {
 	d_step {
-		faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) && (st[RCV(p)] == UP || st[RCV(p)] == PROBING) ->
+		ALARMS && faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) && (st[RCV(p)] == UP || st[RCV(p)] == PROBING) ->
 		faults--;
 		on_FAULT(RCV(p));
 		r_actions(p)

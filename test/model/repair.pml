@@ -4,7 +4,7 @@
  * modelled, what is not, bounds and results: README.md.
  *
  * One process; each step is indivisible, as it is in the code under the comm's lock. No step leads
- * back to a state that was there before (checked: run_model live), so "no state without a next step but those
+ * back to a state that was there before (checked: run_model acyclic), so "no state without a next step but those
  * where all is done" means that everything gets done, without any assumption of fairness.
  *
  * P1() .. P4(): the promises. A run checks those that are switched on.
@@ -38,6 +38,9 @@
 #endif
 #ifndef DUPS
 #define DUPS 0
+#endif
+#ifndef ALARMS
+#define ALARMS 1 /* a fault may be a false alarm */
 #endif
 #ifndef HEALS
 #define HEALS 0
