@@ -149,8 +149,9 @@ static void scan_qps(struct fab_ctx *ctx)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* One step of one QP. Returns the ns to sleep when there was none to work on, else 0. */
-static uint64_t work(struct fab_ctx *ctx)
+/* One step of one QP. `other_ns`: when something else is due. Returns the ns to sleep when there
+ * was none to work on, else 0. */
+static uint64_t work(struct fab_ctx *ctx, uint64_t other_ns)
 {
 	uint64_t due_ns;
 	uint64_t now_ns;
@@ -165,6 +166,7 @@ static uint64_t work(struct fab_ctx *ctx)
 	late_ns = fab_late_deliver(ctx, fab_now_ns());
 	qp = next_qp(ctx, &due_ns);
 	due_ns = late_ns < due_ns ? late_ns : due_ns;
+	due_ns = other_ns < due_ns ? other_ns : due_ns;
 	if (qp != NULL) {
 		wake_ns = fab_qp_step(qp);
 		put_back(ctx, qp, wake_ns);
@@ -192,15 +194,16 @@ static void *engine_main(void *arg)
 		/* First of all, so that whoever rings after a look below cuts the sleep short. */
 		uint32_t seen = atomic_load_explicit(&ctx->inst->doorbell, memory_order_seq_cst);
 		uint64_t sleep_ns;
+		uint64_t event_ns;
 
 		if (atomic_load_explicit(&ctx->stopping, memory_order_acquire) != 0) {
 			return NULL;
 		}
 		fab_rule_tick(ctx->lib->root, ctx->lib->dir, fab_now_ns());
-		fab_event_forward(ctx);
+		event_ns = fab_event_forward(ctx);
 		fab_cq_notify(ctx);
 		scan_qps(ctx);
-		sleep_ns = work(ctx);
+		sleep_ns = work(ctx, event_ns);
 		if (sleep_ns != 0) {
 			fab_inst_wait(ctx->inst, seen, sleep_ns);
 		}

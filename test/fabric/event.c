@@ -33,11 +33,12 @@ static bool event_translate(struct fab_ctx *ctx, const struct fab_event *event,
 	return found;
 }
 
-void fab_event_forward(struct fab_ctx *ctx)
+uint64_t fab_event_forward(struct fab_ctx *ctx)
 {
+	uint64_t due_ns;
 	struct fab_event event;
 
-	while (fab_inst_take_event(ctx->inst, &event)) {
+	while (fab_inst_take_event(ctx->inst, &event, &due_ns)) {
 		struct ibv_async_event out = {.event_type = 0};
 
 		if (event_translate(ctx, &event, &out) &&
@@ -45,6 +46,7 @@ void fab_event_forward(struct fab_ctx *ctx)
 			fab_complain("an event was dropped: nobody reads async_fd");
 		}
 	}
+	return due_ns;
 }
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)

@@ -4,7 +4,8 @@
 
 #include "test/fabric/ctx.h"
 
-/** Moves the instance's queued events to the pipe behind async_fd; engine thread. */
-void fab_event_forward(struct fab_ctx *ctx);
+/** Moves the instance's events that are due to the pipe behind async_fd; engine thread. Returns
+ * when the next is due, UINT64_MAX = none waits. */
+uint64_t fab_event_forward(struct fab_ctx *ctx);
 
 #endif

@@ -212,11 +212,16 @@ void fab_inst_post_event(struct fab_inst *inst, const struct fab_event *event)
 	fab_inst_ring(inst);
 }
 
-bool fab_inst_take_event(struct fab_inst *inst, struct fab_event *event)
+bool fab_inst_take_event(struct fab_inst *inst, struct fab_event *event, uint64_t *due_ns)
 {
 	uint32_t head = atomic_load_explicit(&inst->event_head, memory_order_relaxed);
 
+	*due_ns = UINT64_MAX;
 	if (head == atomic_load_explicit(&inst->event_tail, memory_order_acquire)) {
+		return false;
+	}
+	if (inst->events[head % FAB_EVENT_COUNT].due_ns > fab_now_ns()) {
+		*due_ns = inst->events[head % FAB_EVENT_COUNT].due_ns;
 		return false;
 	}
 	*event = inst->events[head % FAB_EVENT_COUNT];

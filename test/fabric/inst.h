@@ -32,7 +32,9 @@ void fab_inst_wait(struct fab_inst *inst, uint32_t seen, uint64_t timeout_ns);
 
 /** Queues an asynchronous event for the instance and rings it. Drops it when the queue is full. */
 void fab_inst_post_event(struct fab_inst *inst, const struct fab_event *event);
-bool fab_inst_take_event(struct fab_inst *inst, struct fab_event *event);
+/** The oldest event, once its time has come. In order: one that waits keeps those behind it. When
+ * there is none, *due_ns is when the next may be told, UINT64_MAX = never. */
+bool fab_inst_take_event(struct fab_inst *inst, struct fab_event *event, uint64_t *due_ns);
 
 enum fab_life {
 	FAB_LIFE_RUNS,

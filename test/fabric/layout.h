@@ -55,9 +55,11 @@ struct fab_port {
 	_Atomic uint64_t rate_bps;    /* bytes per second and direction, 0 = unlimited */
 	_Atomic uint64_t free_at_ns[FAB_DIR_COUNT];
 	_Atomic uint64_t late_ns[FAB_DIR_COUNT]; /* packets are held back so long */
-	_Atomic uint64_t late_held;              /* packets of its host that were, */
-	_Atomic uint64_t late_landed;            /* ... that came in time to be taken */
-	_Atomic uint64_t late_dropped;           /* ... and that did not */
+	_Atomic uint64_t event_delay_ns;
+	_Atomic uint32_t event_twice;
+	_Atomic uint64_t late_held;    /* packets of its host that were, */
+	_Atomic uint64_t late_landed;  /* ... that came in time to be taken */
+	_Atomic uint64_t late_dropped; /* ... and that did not */
 	_Atomic uint64_t bytes[FAB_DIR_COUNT];
 	_Atomic uint64_t msgs[FAB_DIR_COUNT];
 	pthread_mutex_t gate; /* robust; held around each placement while armed_count > 0 */
@@ -72,6 +74,11 @@ enum fab_action {
 	FAB_ACT_HEAL,
 	FAB_ACT_RATE,
 	FAB_ACT_LATE,
+	FAB_ACT_FLAP,
+	FAB_ACT_EVENT,
+	FAB_ACT_EVENT_DELAY,
+	FAB_ACT_EVENT_TWICE,
+	FAB_ACT_QP_FATAL,
 	FAB_ACT_COUNT,
 };
 
@@ -96,6 +103,7 @@ enum fab_edge {
 enum fab_rule_state {
 	FAB_RULE_FREE,
 	FAB_RULE_ARMED,
+	FAB_RULE_FIRING,
 	FAB_RULE_FIRED,
 };
 
@@ -105,6 +113,12 @@ enum fab_rule_state {
 enum fab_arg {
 	FAB_ARG_VALUE,
 	FAB_ARG_DELAY_MS,
+	FAB_ARG_TYPE, /* enum ibv_event_type */
+	FAB_ARG_PORT,
+	FAB_ARG_NTH, /* from 1 */
+	FAB_ARG_TIMES,
+	FAB_ARG_DOWN_MS,
+	FAB_ARG_UP_MS,
 	FAB_ARG_COUNT,
 };
 
@@ -126,6 +140,8 @@ struct fab_rule {
 	struct fab_rule_spec spec;
 	uint64_t seen;        /* what the trigger counted so far; under the port's gate */
 	uint64_t deadline_ns; /* FAB_TRIG_MS */
+	uint32_t event_type;  /* what firing has to tell */
+	uint32_t phase;       /* of a flap: how often it changed the port */
 };
 
 struct fab_fired {
@@ -276,6 +292,8 @@ struct fab_event {
 	uint32_t type; /* enum ibv_event_type */
 	uint32_t kind;
 	uint32_t number; /* port, QPN or index of the CQ */
+	uint32_t pad;
+	uint64_t due_ns; /* not told before */
 };
 
 struct fab_inst {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/action.h"
 #include "test/fabric/move.h"
 
 /* What comes back when a step moved nothing, and what the requester makes of it. */
@@ -73,7 +74,7 @@ static bool nak_responder(struct fab_move *m, enum ibv_wc_status status)
 	if (fab_wr_is_send(m->wr)) {
 		spoil_receive(m, status);
 	}
-	fab_qp_break_peer(m->path.peer, m->path.slot);
+	(void)fab_action_break_qp(m->path.peer, m->path.slot, IBV_EVENT_QP_ACCESS_ERR);
 	return true;
 }
 

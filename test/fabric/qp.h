@@ -149,7 +149,5 @@ bool fab_qp_flush(struct fab_qp *qp);
  * the owner should be rung. */
 bool fab_recv_complete(struct fab_inst *inst, struct fab_qp_slot *slot, uint32_t qp_idx,
 		       uint32_t producer, struct fab_completion *completion);
-/** Puts a peer's QP into ERR, from the requester's side; its engine flushes it. */
-void fab_qp_break_peer(struct fab_inst *inst, struct fab_qp_slot *slot);
 
 #endif

@@ -113,21 +113,3 @@ bool fab_recv_complete(struct fab_inst *inst, struct fab_qp_slot *slot, uint32_t
 	atomic_store_explicit(&slot->rq_head, number + 1, memory_order_release);
 	return ring;
 }
-
-void fab_qp_break_peer(struct fab_inst *inst, struct fab_qp_slot *slot)
-{
-	uint32_t state = atomic_load_explicit(&slot->state, memory_order_seq_cst);
-	struct fab_event event = {
-		.type = IBV_EVENT_QP_ACCESS_ERR,
-		.kind = FAB_EVENT_QP,
-		.number = atomic_load_explicit(&slot->qpn, memory_order_relaxed),
-	};
-
-	while (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
-		if (atomic_compare_exchange_strong(&slot->state, &state, IBV_QPS_ERR)) {
-			atomic_store_explicit(&inst->scan_due, 1, memory_order_seq_cst);
-			fab_inst_post_event(inst, &event); /* rings */
-			return;
-		}
-	}
-}

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/rule.h"
 
+#include "test/fabric/action.h"
 #include "test/fabric/inst.h"
-
-#include <infiniband/verbs.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,84 +15,6 @@
 static bool trigger_counts(enum fab_trigger trigger)
 {
 	return trigger == FAB_TRIG_BYTES || trigger == FAB_TRIG_WRITES || trigger == FAB_TRIG_IMMS;
-}
-
-static void event_to_inst(struct fab_inst *inst, void *arg)
-{
-	fab_inst_post_event(inst, arg);
-}
-
-static void ring_inst(struct fab_inst *inst, void *arg)
-{
-	(void)arg;
-	fab_inst_ring(inst);
-}
-
-static void flags_set(struct fab_port *port, uint32_t bits)
-{
-	atomic_fetch_or_explicit(&port->flags, bits, memory_order_seq_cst);
-}
-
-static uint32_t dir_bits(uint32_t dirs, uint32_t tx_bit, uint32_t rx_bit)
-{
-	return ((dirs & 1u << FAB_TX) != 0 ? tx_bit : 0) |
-	       ((dirs & 1u << FAB_RX) != 0 ? rx_bit : 0);
-}
-
-static void port_set(_Atomic uint64_t field[FAB_DIR_COUNT], uint32_t dirs, uint64_t value)
-{
-	for (uint32_t d = 0; d < FAB_DIR_COUNT; d++) {
-		if ((dirs & 1u << d) != 0) {
-			atomic_store_explicit(&field[d], value, memory_order_seq_cst);
-		}
-	}
-}
-
-static int port_heal(struct fab_port *port)
-{
-	uint32_t was;
-
-	port_set(port->late_ns, FAB_DIR_BOTH, 0);
-	was = atomic_exchange_explicit(&port->flags, 0, memory_order_seq_cst);
-	return (was & FAB_DOWN) != 0 ? IBV_EVENT_PORT_ACTIVE : -1;
-}
-
-/* Changes the port; the type of event due on its host, or -1. */
-static int action_apply(struct fab_port *port, const struct fab_rule_spec *spec)
-{
-	uint32_t was;
-
-	switch (spec->action) {
-	case FAB_ACT_CUT:
-		flags_set(port, dir_bits(spec->dirs, FAB_CUT_TX, FAB_CUT_RX));
-		return -1;
-	case FAB_ACT_ACK_LOSS:
-		flags_set(port, dir_bits(spec->dirs, FAB_ACK_TX, FAB_ACK_RX));
-		return -1;
-	case FAB_ACT_PORT_DOWN:
-		was = atomic_fetch_or_explicit(&port->flags, FAB_DOWN, memory_order_seq_cst);
-		return (was & FAB_DOWN) == 0 ? IBV_EVENT_PORT_ERR : -1;
-	case FAB_ACT_PORT_UP:
-		was = atomic_fetch_and_explicit(&port->flags, ~FAB_DOWN, memory_order_seq_cst);
-		return (was & FAB_DOWN) != 0 ? IBV_EVENT_PORT_ACTIVE : -1;
-	case FAB_ACT_NIC_DEATH:
-		was = atomic_fetch_or_explicit(&port->flags, FAB_DEAD, memory_order_seq_cst);
-		atomic_fetch_add_explicit(&port->dead_count, 1, memory_order_seq_cst);
-		return (was & FAB_DEAD) == 0 ? IBV_EVENT_DEVICE_FATAL : -1;
-	case FAB_ACT_HEAL:
-		return port_heal(port);
-	case FAB_ACT_LATE:
-		port_set(port->late_ns, spec->dirs, spec->args[FAB_ARG_DELAY_MS] * 1000000ull);
-		return -1;
-	case FAB_ACT_RATE:
-		atomic_store_explicit(&port->rate_pinned, 1, memory_order_relaxed);
-		atomic_store_explicit(&port->rate_bps, spec->args[FAB_ARG_VALUE] * 1000000ull,
-				      memory_order_relaxed);
-		return -1;
-	case FAB_ACT_COUNT:
-	default:
-		return -1;
-	}
 }
 
 static void fired_log(const char *dir, const struct fab_fired *fired)
@@ -141,32 +62,6 @@ static void fired_record(struct fab_root *root, const char *dir, uint32_t idx)
 	fired_log(dir, fired);
 }
 
-void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx)
-{
-	struct fab_rule *rule = &root->rules[idx];
-	const struct fab_rule_spec *spec = &rule->spec;
-	struct fab_port *port = fab_root_port(root, spec->host, spec->rail);
-	uint32_t armed = FAB_RULE_ARMED;
-	struct fab_event event = {.number = 1};
-	int type;
-
-	if (!atomic_compare_exchange_strong(&rule->state, &armed, FAB_RULE_FIRED)) {
-		return;
-	}
-	type = action_apply(port, spec);
-	fired_record(root, dir, idx);
-	if (trigger_counts(spec->trigger)) {
-		atomic_fetch_sub_explicit(&port->armed_count, 1, memory_order_seq_cst);
-	}
-	if (type >= 0) {
-		event.type = (uint32_t)type;
-		event.kind = type == IBV_EVENT_DEVICE_FATAL ? FAB_EVENT_DEVICE : FAB_EVENT_PORT;
-		fab_inst_each(root, dir, spec->host, spec->rail, event_to_inst, &event);
-	} else {
-		fab_inst_each(root, dir, spec->host, spec->rail, ring_inst, NULL);
-	}
-}
-
 static void deadline_refresh(struct fab_root *root)
 {
 	uint32_t count = atomic_load_explicit(&root->rule_count, memory_order_acquire);
@@ -197,6 +92,47 @@ static void ring_everybody(struct fab_root *root, const char *dir)
 	}
 }
 
+/* A flap goes on by itself: down, up, down ... Returns when, or 0 at its end. */
+static uint64_t flap_next_ns(struct fab_rule *rule)
+{
+	const uint64_t *args = rule->spec.args;
+
+	rule->phase++;
+	if (rule->spec.action != FAB_ACT_FLAP || rule->phase >= 2 * args[FAB_ARG_TIMES]) {
+		return 0;
+	}
+	return fab_now_ns() +
+	       args[rule->phase % 2 != 0 ? FAB_ARG_DOWN_MS : FAB_ARG_UP_MS] * 1000000ull;
+}
+
+void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx)
+{
+	struct fab_rule *rule = &root->rules[idx];
+	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
+	uint32_t armed = FAB_RULE_ARMED;
+
+	if (!atomic_compare_exchange_strong(&rule->state, &armed, FAB_RULE_FIRING)) {
+		return;
+	}
+	fab_action_apply(root, rule);
+	fired_record(root, dir, idx);
+	fab_action_tell(root, dir, rule);
+	if (trigger_counts(rule->spec.trigger)) {
+		atomic_fetch_sub_explicit(&port->armed_count, 1, memory_order_seq_cst);
+	}
+	rule->deadline_ns = flap_next_ns(rule);
+	if (rule->deadline_ns == 0) {
+		atomic_store_explicit(&rule->state, FAB_RULE_FIRED, memory_order_release);
+		return;
+	}
+	rule->spec.trigger = FAB_TRIG_MS;
+	atomic_store_explicit(&rule->state, FAB_RULE_ARMED, memory_order_release);
+	fab_mutex_lock(&root->lock);
+	deadline_refresh(root);
+	fab_mutex_unlock(&root->lock);
+	ring_everybody(root, dir);
+}
+
 int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_spec *spec,
 		 uint32_t *rule_idx)
 {
@@ -221,6 +157,7 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 	}
 	root->rules[idx].spec = *spec;
 	root->rules[idx].seen = 0;
+	root->rules[idx].phase = 0;
 	root->rules[idx].deadline_ns = fab_now_ns() + spec->count * 1000000ull;
 	atomic_store_explicit(&root->rules[idx].state, FAB_RULE_ARMED, memory_order_release);
 	if (idx == count) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/rule.h"
 
+#include <infiniband/verbs.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,7 +26,8 @@ enum key {
 };
 
 #define KEY_BIT(key)    (1u << (key))
-#define ARG_BIT(suffix) KEY_BIT(KEY_ARGS + (int)FAB_ARG_##suffix)
+#define KEY_OF(suffix)  (KEY_ARGS + (int)FAB_ARG_##suffix)
+#define ARG_BIT(suffix) KEY_BIT(KEY_OF(suffix))
 
 static const char *const key_names[KEY_COUNT] = {
 	[KEY_HOST] = "host",
@@ -35,25 +38,60 @@ static const char *const key_names[KEY_COUNT] = {
 	[KEY_IMMS] = "imms",
 	[KEY_EDGE] = "edge",
 	[KEY_MS] = "ms",
-	[KEY_ARGS + (int) FAB_ARG_VALUE] = "value",
-	[KEY_ARGS + (int) FAB_ARG_DELAY_MS] = "delay_ms",
+	[KEY_OF(VALUE)] = "value",
+	[KEY_OF(DELAY_MS)] = "delay_ms",
+	[KEY_OF(TYPE)] = "type",
+	[KEY_OF(PORT)] = "port",
+	[KEY_OF(NTH)] = "nth",
+	[KEY_OF(TIMES)] = "count",
+	[KEY_OF(DOWN_MS)] = "down_ms",
+	[KEY_OF(UP_MS)] = "up_ms",
 };
 
 static const uint64_t arg_max[FAB_ARG_COUNT] = {
-	[FAB_ARG_VALUE] = 1000000000,
-	[FAB_ARG_DELAY_MS] = 3600000,
+	[FAB_ARG_VALUE] = 1000000000, [FAB_ARG_DELAY_MS] = 3600000, [FAB_ARG_PORT] = 255,
+	[FAB_ARG_NTH] = 1000000000,   [FAB_ARG_TIMES] = 1000000,    [FAB_ARG_DOWN_MS] = 3600000,
+	[FAB_ARG_UP_MS] = 3600000,
 };
 
+static const char *const event_names[] = {
+	"port_err",   "port_active", "device_fatal", "gid_change",
+	"lid_change", "pkey_change", "sm_change",    "client_reregister",
+};
+static const enum ibv_event_type event_types[] = {
+	IBV_EVENT_PORT_ERR,   IBV_EVENT_PORT_ACTIVE,       IBV_EVENT_DEVICE_FATAL,
+	IBV_EVENT_GID_CHANGE, IBV_EVENT_LID_CHANGE,        IBV_EVENT_PKEY_CHANGE,
+	IBV_EVENT_SM_CHANGE,  IBV_EVENT_CLIENT_REREGISTER,
+};
+#define EVENT_COUNT ((int)(sizeof(event_types) / sizeof(event_types[0])))
+
 static const char *const action_names[FAB_ACT_COUNT] = {
-	[FAB_ACT_CUT] = "cut",           [FAB_ACT_PORT_DOWN] = "port_down",
-	[FAB_ACT_PORT_UP] = "port_up",   [FAB_ACT_NIC_DEATH] = "nic_death",
-	[FAB_ACT_ACK_LOSS] = "ack_loss", [FAB_ACT_HEAL] = "heal",
-	[FAB_ACT_RATE] = "rate",         [FAB_ACT_LATE] = "late",
+	[FAB_ACT_CUT] = "cut",
+	[FAB_ACT_PORT_DOWN] = "port_down",
+	[FAB_ACT_PORT_UP] = "port_up",
+	[FAB_ACT_NIC_DEATH] = "nic_death",
+	[FAB_ACT_ACK_LOSS] = "ack_loss",
+	[FAB_ACT_HEAL] = "heal",
+	[FAB_ACT_RATE] = "rate",
+	[FAB_ACT_LATE] = "late",
+	[FAB_ACT_FLAP] = "flap",
+	[FAB_ACT_EVENT] = "event",
+	[FAB_ACT_EVENT_DELAY] = "event_delay",
+	[FAB_ACT_EVENT_TWICE] = "event_twice",
+	[FAB_ACT_QP_FATAL] = "qp_fatal",
 };
 
 static const uint32_t action_needs[FAB_ACT_COUNT] = {
 	[FAB_ACT_RATE] = ARG_BIT(VALUE),
 	[FAB_ACT_LATE] = ARG_BIT(DELAY_MS),
+	[FAB_ACT_FLAP] = ARG_BIT(TIMES) | ARG_BIT(DOWN_MS) | ARG_BIT(UP_MS),
+	[FAB_ACT_EVENT] = ARG_BIT(TYPE),
+	[FAB_ACT_EVENT_DELAY] = ARG_BIT(DELAY_MS),
+};
+
+static const uint32_t action_may[FAB_ACT_COUNT] = {
+	[FAB_ACT_EVENT] = ARG_BIT(PORT),
+	[FAB_ACT_QP_FATAL] = ARG_BIT(NTH),
 };
 
 static const char *const dir_names[] = {"tx", "rx", "both"};
@@ -147,6 +185,14 @@ static int trigger_parse(struct parse *parse, enum fab_trigger trigger, const ch
 
 static int arg_parse(struct parse *parse, enum fab_arg arg, const char *value)
 {
+	int type;
+
+	if (arg == FAB_ARG_TYPE) {
+		type = word_find(value, event_names, EVENT_COUNT, "type", parse->why,
+				 parse->why_len);
+		parse->spec->args[arg] = type < 0 ? 0 : (uint64_t)event_types[type];
+		return type < 0 ? -EINVAL : 0;
+	}
 	return number_parse(key_names[KEY_ARGS + (int)arg], value, arg_max[arg],
 			    &parse->spec->args[arg], parse->why, parse->why_len);
 }
@@ -207,7 +253,7 @@ static int args_check(const struct parse *parse)
 				 action_names[action], key_names[key]);
 			return -EINVAL;
 		}
-		if (given && !needed) {
+		if (given && !needed && (action_may[action] & KEY_BIT(key)) == 0) {
 			snprintf(parse->why, parse->why_len,
 				 "'%s=' goes with other actions, not with '%s'", key_names[key],
 				 action_names[action]);
