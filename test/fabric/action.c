@@ -54,10 +54,51 @@ static uint32_t port_heal(struct fab_port *port)
 	uint32_t was;
 
 	port_set(port->late_ns, FAB_DIR_BOTH, 0);
+	port_set(port->drop_ppb, FAB_DIR_BOTH, 0);
+	port_set(port->delay_ns, FAB_DIR_BOTH, 0);
+	port_set(port->jitter_ns, FAB_DIR_BOTH, 0);
+	for (uint32_t call = 0; call < FAB_CALL_COUNT; call++) {
+		atomic_store_explicit(&port->call_fails_in[call], 0, memory_order_seq_cst);
+		atomic_store_explicit(&port->call_block_ms[call], 0, memory_order_seq_cst);
+	}
 	atomic_store_explicit(&port->event_delay_ns, 0, memory_order_seq_cst);
 	atomic_store_explicit(&port->event_twice, 0, memory_order_seq_cst);
 	was = atomic_exchange_explicit(&port->flags, 0, memory_order_seq_cst);
 	return (was & FAB_DOWN) != 0 ? IBV_EVENT_PORT_ACTIVE : NO_EVENT;
+}
+
+/* What makes life hard without taking the rail away. */
+static uint32_t port_trouble(struct fab_port *port, const struct fab_rule_spec *spec)
+{
+	const uint64_t *args = spec->args;
+
+	switch ((int)spec->action) {
+	case FAB_ACT_DROP:
+		port_set(port->drop_ppb, spec->dirs, args[FAB_ARG_P]);
+		return NO_EVENT;
+	case FAB_ACT_DELAY:
+		port_set(port->delay_ns, spec->dirs, args[FAB_ARG_US] * 1000);
+		port_set(port->jitter_ns, spec->dirs, args[FAB_ARG_JITTER_US] * 1000);
+		return NO_EVENT;
+	case FAB_ACT_GID_MOVE:
+		atomic_store_explicit(&port->gid_index, (uint32_t)args[FAB_ARG_INDEX],
+				      memory_order_seq_cst);
+		return IBV_EVENT_GID_CHANGE;
+	case FAB_ACT_GID_CLEAR:
+		atomic_store_explicit(&port->gid_index, FAB_GID_NONE, memory_order_seq_cst);
+		return IBV_EVENT_GID_CHANGE;
+	case FAB_ACT_ENOMEM:
+		atomic_store_explicit(&port->call_fails_in[args[FAB_ARG_CALL]],
+				      args[FAB_ARG_NTH] != 0 ? (uint32_t)args[FAB_ARG_NTH] : 1,
+				      memory_order_seq_cst);
+		return NO_EVENT;
+	case FAB_ACT_BLOCK:
+		atomic_store_explicit(&port->call_block_ms[args[FAB_ARG_CALL]],
+				      (uint32_t)args[FAB_ARG_DELAY_MS], memory_order_seq_cst);
+		return NO_EVENT;
+	default:
+		return NO_EVENT;
+	}
 }
 
 /* Changes the port; the type of event due on its host. */
@@ -66,7 +107,7 @@ static uint32_t port_change(struct fab_port *port, const struct fab_rule *rule)
 	const struct fab_rule_spec *spec = &rule->spec;
 	uint64_t delay_ns = spec->args[FAB_ARG_DELAY_MS] * 1000000ull;
 
-	switch (spec->action) {
+	switch ((int)spec->action) {
 	case FAB_ACT_CUT:
 		flags_set(port, dir_bits(spec->dirs, FAB_CUT_TX, FAB_CUT_RX));
 		return NO_EVENT;
@@ -99,10 +140,8 @@ static uint32_t port_change(struct fab_port *port, const struct fab_rule *rule)
 	case FAB_ACT_EVENT_TWICE:
 		atomic_store_explicit(&port->event_twice, 1, memory_order_seq_cst);
 		return NO_EVENT;
-	case FAB_ACT_QP_FATAL:
-	case FAB_ACT_COUNT:
 	default:
-		return NO_EVENT;
+		return port_trouble(port, spec);
 	}
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/cq.h"
 
+#include "test/fabric/call.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -83,8 +85,12 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 {
 	struct fab_ctx *ctx = fab_ctx_of(context);
 	struct fab_cq *cq = NULL;
-	int rc = -EINVAL;
+	int rc = fab_call_begin(ctx->port, FAB_CALL_CREATE_CQ);
 
+	if (rc != 0) {
+		goto fail;
+	}
+	rc = -EINVAL;
 	if (cqe < 1 || cqe > CQE_MAX || comp_vector < 0 ||
 	    comp_vector >= context->num_comp_vectors) {
 		goto fail;

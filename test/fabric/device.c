@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/call.h"
 #include "test/fabric/qp.h"
 
 #include <endian.h>
@@ -112,6 +113,10 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	ctx->rail = dev->rail;
 	ctx->port = fab_root_port(lib->root, lib->host, dev->rail);
 	pthread_mutex_init(&ctx->lock, NULL);
+	rc = fab_call_begin(ctx->port, FAB_CALL_OPEN_DEVICE);
+	if (rc != 0) {
+		goto free_ctx;
+	}
 	rc = -EIO;
 	if ((atomic_load(&ctx->port->flags) & FAB_DEAD) != 0) {
 		goto free_ctx;

@@ -57,6 +57,7 @@ int fabric_ctl_counters(struct fabric_ctl *ctl, uint32_t host, uint32_t rail,
 	counters->rx_bytes = atomic_load(&port->bytes[FAB_RX]);
 	counters->tx_msgs = atomic_load(&port->msgs[FAB_TX]);
 	counters->rx_msgs = atomic_load(&port->msgs[FAB_RX]);
+	counters->lost = atomic_load(&port->lost);
 	counters->late_held = atomic_load(&port->late_held);
 	counters->late_landed = atomic_load(&port->late_landed);
 	counters->late_dropped = atomic_load(&port->late_dropped);

@@ -24,6 +24,7 @@ struct fabric_counters {
 	uint64_t late_held;
 	uint64_t late_landed;
 	uint64_t late_dropped;
+	uint64_t lost; /* packets of this host's requests that `drop` took */
 };
 
 /** A rule that fired. */

@@ -66,7 +66,8 @@ static int do_fault(struct fabric_ctl *ctl, const struct args *args)
 
 static int do_counters(struct fabric_ctl *ctl)
 {
-	printf("host rail tx_bytes rx_bytes tx_msgs rx_msgs late_held late_landed late_dropped\n");
+	printf("host rail tx_bytes rx_bytes tx_msgs rx_msgs late_held late_landed late_dropped "
+	       "lost\n");
 	for (uint32_t host = 0; host < 64; host++) {
 		for (uint32_t rail = 0; rail < 16; rail++) {
 			struct fabric_counters c;
@@ -76,9 +77,9 @@ static int do_counters(struct fabric_ctl *ctl)
 				continue;
 			}
 			printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64
-			       " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+			       " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
 			       host, rail, c.tx_bytes, c.rx_bytes, c.tx_msgs, c.rx_msgs,
-			       c.late_held, c.late_landed, c.late_dropped);
+			       c.late_held, c.late_landed, c.late_dropped, c.lost);
 		}
 	}
 	return 0;

@@ -47,6 +47,23 @@ enum fab_dir {
 #define FAB_DOWN   0x10u
 #define FAB_DEAD   0x20u
 
+/* Control verbs that a rule may fail or block. */
+enum fab_call {
+	FAB_CALL_OPEN_DEVICE,
+	FAB_CALL_ALLOC_PD,
+	FAB_CALL_CREATE_CQ,
+	FAB_CALL_CREATE_QP,
+	FAB_CALL_MODIFY_QP,
+	FAB_CALL_DESTROY_QP,
+	FAB_CALL_REG_MR,
+	FAB_CALL_DEREG_MR,
+	FAB_CALL_QUERY_PORT,
+	FAB_CALL_COUNT,
+};
+
+#define FAB_GID_TABLE_MAX 16u
+#define FAB_GID_NONE      0x80000000u
+
 struct fab_port {
 	_Atomic uint32_t flags;
 	_Atomic uint32_t armed_count; /* rules with a counting trigger waiting at this port */
@@ -54,7 +71,14 @@ struct fab_port {
 	_Atomic uint32_t rate_pinned; /* a rate rule was given: FABRIC_RATE_MBPS no longer counts */
 	_Atomic uint64_t rate_bps;    /* bytes per second and direction, 0 = unlimited */
 	_Atomic uint64_t free_at_ns[FAB_DIR_COUNT];
-	_Atomic uint64_t late_ns[FAB_DIR_COUNT]; /* packets are held back so long */
+	_Atomic uint64_t late_ns[FAB_DIR_COUNT];  /* packets are held back so long */
+	_Atomic uint64_t lost;                    /* packets of its host that `drop` took */
+	_Atomic uint64_t drop_ppb[FAB_DIR_COUNT]; /* of packets, in parts per billion */
+	_Atomic uint64_t delay_ns[FAB_DIR_COUNT];
+	_Atomic uint64_t jitter_ns[FAB_DIR_COUNT]; /* added to it: anything up to this */
+	_Atomic uint32_t gid_index;                /* where the GID is; FAB_GID_NONE: nowhere */
+	_Atomic uint32_t call_fails_in[FAB_CALL_COUNT]; /* calls until one fails; 0 = none does */
+	_Atomic uint32_t call_block_ms[FAB_CALL_COUNT];
 	_Atomic uint64_t event_delay_ns;
 	_Atomic uint32_t event_twice;
 	_Atomic uint64_t late_held;    /* packets of its host that were, */
@@ -79,6 +103,12 @@ enum fab_action {
 	FAB_ACT_EVENT_DELAY,
 	FAB_ACT_EVENT_TWICE,
 	FAB_ACT_QP_FATAL,
+	FAB_ACT_DROP,
+	FAB_ACT_DELAY,
+	FAB_ACT_GID_MOVE,
+	FAB_ACT_GID_CLEAR,
+	FAB_ACT_ENOMEM,
+	FAB_ACT_BLOCK,
 	FAB_ACT_COUNT,
 };
 
@@ -119,6 +149,11 @@ enum fab_arg {
 	FAB_ARG_TIMES,
 	FAB_ARG_DOWN_MS,
 	FAB_ARG_UP_MS,
+	FAB_ARG_P, /* parts per billion */
+	FAB_ARG_US,
+	FAB_ARG_JITTER_US,
+	FAB_ARG_INDEX,
+	FAB_ARG_CALL, /* enum fab_call */
 	FAB_ARG_COUNT,
 };
 

@@ -157,6 +157,7 @@ static int seed_apply(void)
 	if (env_number("FABRIC_SEED", 0, UINT64_MAX, &seed) != 0) {
 		return -EINVAL;
 	}
+	lib.seed = seed;
 	if (seed != 0) {
 		uint32_t start = (uint32_t)(seed * 0x9e3779b97f4a7c15ull >> 40) | FAB_QPN_FIRST;
 

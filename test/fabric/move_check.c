@@ -121,6 +121,29 @@ static enum fab_verdict target_receive(struct fab_move *m)
 	return m->wr->len_bytes > room ? FAB_REM_INVALID : FAB_GO_ON;
 }
 
+/* Rolls for each packet of the step. It ends before the first that is lost; true: that is the very
+ * first one. */
+static bool step_drops(struct fab_move *m, uint64_t ppb)
+{
+	uint64_t mtu = fab_mtu_bytes(m->qp->path_mtu);
+	uint64_t first = m->qp->tx.pos_bytes / mtu;
+	uint64_t count = (m->qp->tx.pos_bytes + m->step_bytes + mtu - 1) / mtu - first;
+
+	for (uint64_t i = 0; ppb != 0 && i < (count > 0 ? count : 1); i++) {
+		if (fab_dice_roll(&m->qp->loss_dice) % 1000000000 >= ppb) {
+			continue;
+		}
+		atomic_fetch_add_explicit(&m->path.own_port->lost, 1, memory_order_relaxed);
+		if (i == 0) {
+			return true;
+		}
+		m->step_bytes = (first + i) * mtu - m->qp->tx.pos_bytes;
+		m->qp->tx.doomed = true;
+		return false;
+	}
+	return false;
+}
+
 /* How many bytes this step may move; the last packet of a message with immediate needs a receive,
  * the packets before it do not. */
 static enum fab_verdict step_size(struct fab_move *m)
@@ -142,7 +165,7 @@ static enum fab_verdict step_size(struct fab_move *m)
 		}
 		m->step_bytes = before_last - m->qp->tx.pos_bytes;
 	}
-	return FAB_GO_ON;
+	return m->late == NULL && step_drops(m, fab_port_drop_ppb(from, to)) ? FAB_LOST : FAB_GO_ON;
 }
 
 /* What was held back left its own port long ago. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/mr.h"
 
+#include "test/fabric/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -116,8 +118,9 @@ static struct ibv_mr *mr_create(struct ibv_pd *pd, void *addr, size_t length, ui
 	};
 	struct fab_mr *mr = NULL;
 	uint32_t key = 0;
-	int rc = mr_check(ctx, &want);
+	int rc = fab_call_begin(ctx->port, FAB_CALL_REG_MR);
 
+	rc = rc != 0 ? rc : mr_check(ctx, &want);
 	if (rc != 0) {
 		goto fail;
 	}
@@ -178,6 +181,7 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
 	struct fab_mr *mr = (struct fab_mr *)(void *)ibv;
 	struct fab_ctx *ctx = fab_ctx_of(ibv->context);
 
+	(void)fab_call_begin(ctx->port, FAB_CALL_DEREG_MR);
 	atomic_store_explicit(&ctx->inst->mrs[mr->idx].key, 0, memory_order_seq_cst);
 	/* Nobody may touch the memory once this returns: neither the own engine, which may just be
 	 * reading it, nor a peer's, which found the key a moment ago. */
@@ -196,9 +200,10 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct fab_ctx *ctx = fab_ctx_of(context);
 	struct fab_pd *pd;
+	int rc = fab_call_begin(ctx->port, FAB_CALL_ALLOC_PD);
 
-	if (fab_ctx_dead(ctx)) {
-		errno = EIO;
+	if (rc != 0 || fab_ctx_dead(ctx)) {
+		errno = rc != 0 ? -rc : EIO;
 		return NULL;
 	}
 	pd = calloc(1, sizeof(*pd));

@@ -63,3 +63,13 @@ uint64_t fab_port_step_bytes(const struct fab_port *tx, const struct fab_port *r
 {
 	return step_of(rx, step_of(tx, max));
 }
+
+uint64_t fab_port_delay_ns(const struct fab_port *from, const struct fab_port *to, uint64_t *dice)
+{
+	uint64_t delay_ns = atomic_load_explicit(&from->delay_ns[FAB_TX], memory_order_relaxed) +
+			    atomic_load_explicit(&to->delay_ns[FAB_RX], memory_order_relaxed);
+	uint64_t jitter_ns = atomic_load_explicit(&from->jitter_ns[FAB_TX], memory_order_relaxed) +
+			     atomic_load_explicit(&to->jitter_ns[FAB_RX], memory_order_relaxed);
+
+	return jitter_ns == 0 ? delay_ns : delay_ns + fab_dice_roll(dice) % (jitter_ns + 1);
+}

@@ -16,6 +16,35 @@ static inline bool fab_port_open(const struct fab_port *from, const struct fab_p
 	       (rx & (FAB_CUT_RX | FAB_DOWN | FAB_DEAD)) == 0;
 }
 
+/** Where in the table the port's GID is; -1 = it was taken away. */
+static inline int fab_port_gid_index(const struct fab_port *port)
+{
+	return (int)atomic_load_explicit(&port->gid_index, memory_order_seq_cst) < 0
+		       ? -1
+		       : (int)atomic_load_explicit(&port->gid_index, memory_order_seq_cst);
+}
+
+/** How many of a billion packets from one port to the other get lost. */
+static inline uint64_t fab_port_drop_ppb(const struct fab_port *from, const struct fab_port *to)
+{
+	return atomic_load_explicit(&from->drop_ppb[FAB_TX], memory_order_relaxed) +
+	       atomic_load_explicit(&to->drop_ppb[FAB_RX], memory_order_relaxed);
+}
+
+/** How long a packet from one port to the other takes, beyond FABRIC_LATENCY_US. `dice` makes the
+ * jitter. */
+uint64_t fab_port_delay_ns(const struct fab_port *from, const struct fab_port *to, uint64_t *dice);
+
+/** The next random number of a stream; `dice` is its state, any seed is fine. */
+static inline uint64_t fab_dice_roll(uint64_t *dice)
+{
+	uint64_t x = *dice += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
 /** Does anything get out of the port? */
 static inline bool fab_port_sends(const struct fab_port *port)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/qp.h"
 
+#include "test/fabric/call.h"
+#include "test/fabric/port.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +106,18 @@ static int queues_make(struct fab_ctx *ctx, struct fab_qp *qp)
 	return 0;
 }
 
+/* What gets lost or delayed on a QP depends on the seed, the rail and the QP's place among those of
+ * its device: not on time, nor on other processes. */
+static void dice_seed(struct fab_qp *qp)
+{
+	uint64_t seed = qp->ctx->lib->seed ^ (uint64_t)qp->ctx->host << 40 ^
+			(uint64_t)qp->ctx->rail << 32 ^ qp->idx;
+
+	qp->loss_dice = fab_dice_roll(&seed);
+	qp->delay_dice = fab_dice_roll(&seed);
+	qp->ack_dice = fab_dice_roll(&seed);
+}
+
 static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct fab_qp_slot *slot = qp->slot;
@@ -114,6 +129,7 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	slot->pd = fab_pd_of(pd)->id;
 	slot->recv_cq_idx = qp->recv_cq->idx;
 	slot->unfenced = 0;
+	dice_seed(qp);
 	atomic_store_explicit(&slot->claim, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->rq_tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->rq_head, 0, memory_order_relaxed);
@@ -145,8 +161,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct fab_ctx *ctx = fab_ctx_of(pd->context);
 	struct fab_qp *qp = NULL;
-	int rc = init_check(ctx, attr);
+	int rc = fab_call_begin(ctx->port, FAB_CALL_CREATE_QP);
 
+	rc = rc != 0 ? rc : init_check(ctx, attr);
 	if (rc != 0) {
 		goto fail;
 	}
@@ -185,6 +202,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	struct fab_ctx *ctx = qp->ctx;
 	struct fab_qp_slot *slot = qp->slot;
 
+	(void)fab_call_begin(ctx->port, FAB_CALL_DESTROY_QP);
 	/* Off the wire first, then wait for who is placing, then off the engine. */
 	atomic_store_explicit(&ctx->lib->root->qpns[ibv->qp_num], 0, memory_order_seq_cst);
 	atomic_store_explicit(&slot->state, IBV_QPS_RESET, memory_order_seq_cst);

@@ -39,6 +39,7 @@ struct fab_sender {
 	uint64_t high;      /* sends below it went out at least once */
 	uint32_t high_psn;  /* of the first packet of the send at `high` */
 	uint32_t psn;       /* ... of the one at sq_next */
+	bool doomed;        /* its next packet gets lost */
 	bool blocked;       /* nothing gets through: wait for the timer */
 	uint32_t tries;
 	uint64_t retry_ns; /* the transport timer; 0 = not running */
@@ -83,6 +84,10 @@ struct fab_qp {
 	_Atomic uint64_t sq_next;  /* next to send; engine */
 	_Atomic uint64_t sq_acked; /* next to complete; engine */
 	struct fab_sender tx;
+	uint64_t loss_dice;  /* the engine's */
+	uint64_t delay_dice; /* under post_lock */
+	uint64_t ack_dice;   /* the engine's */
+	uint64_t start_ns;   /* of the newest send; under post_lock */
 
 	/* Under the context's queue_lock. */
 	enum fab_sched sched;

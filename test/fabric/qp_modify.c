@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/call.h"
+#include "test/fabric/port.h"
 #include "test/fabric/qp.h"
 
 #include <errno.h>
@@ -74,7 +76,8 @@ static int values_check(const struct fab_ctx *ctx, const struct ibv_qp_attr *att
 	}
 	if ((mask & IBV_QP_AV) != 0 &&
 	    ((attr->ah_attr.port_num != 1 && attr->ah_attr.port_num != 0) ||
-	     (attr->ah_attr.is_global != 0 && attr->ah_attr.grh.sgid_index != 0) ||
+	     (attr->ah_attr.is_global != 0 &&
+	      attr->ah_attr.grh.sgid_index != fab_port_gid_index(ctx->port)) ||
 	     (ctx->lib->roce && attr->ah_attr.is_global == 0))) {
 		return -EINVAL;
 	}
@@ -259,8 +262,12 @@ static int modify_locked(struct fab_qp *qp, const struct ibv_qp_attr *attr, int 
 int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int attr_mask)
 {
 	struct fab_qp *qp = fab_qp_of(ibv);
-	int rc;
+	int rc = fab_call_begin(qp->ctx->port, FAB_CALL_MODIFY_QP);
 
+	if (rc != 0) {
+		errno = -rc;
+		return -rc;
+	}
 	if (fab_ctx_dead(qp->ctx)) {
 		return EIO;
 	}

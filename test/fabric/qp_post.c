@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/port.h"
 #include "test/fabric/qp.h"
 
 #include <errno.h>
@@ -63,7 +64,22 @@ static void inline_copy(const struct fab_qp *qp, struct fab_swr *slot, const str
 	}
 }
 
-static void send_copy(const struct fab_qp *qp, struct fab_swr *slot, const struct ibv_send_wr *wr,
+/* When a send posted now may arrive; never before the one posted before it. */
+static uint64_t start_ns(struct fab_qp *qp)
+{
+	const struct fab_lib *lib = qp->ctx->lib;
+	uint64_t delay_ns =
+		lib->latency_ns +
+		fab_port_delay_ns(qp->ctx->port,
+				  fab_root_port(lib->root, qp->peer_host, qp->peer_rail),
+				  &qp->delay_dice);
+	uint64_t at_ns = delay_ns == 0 ? 0 : fab_now_ns() + delay_ns;
+
+	qp->start_ns = at_ns > qp->start_ns ? at_ns : qp->start_ns;
+	return qp->start_ns;
+}
+
+static void send_copy(struct fab_qp *qp, struct fab_swr *slot, const struct ibv_send_wr *wr,
 		      uint64_t len)
 {
 	slot->wr_id = wr->wr_id;
@@ -73,8 +89,7 @@ static void send_copy(const struct fab_qp *qp, struct fab_swr *slot, const struc
 	slot->remote_addr = wr->wr.rdma.remote_addr;
 	slot->rkey = wr->wr.rdma.rkey;
 	slot->len_bytes = len;
-	slot->start_ns =
-		qp->ctx->lib->latency_ns == 0 ? 0 : fab_now_ns() + qp->ctx->lib->latency_ns;
+	slot->start_ns = start_ns(qp);
 	slot->ack_ns = UINT64_MAX;
 	slot->edges = 0;
 	if ((wr->send_flags & IBV_SEND_INLINE) != 0) {

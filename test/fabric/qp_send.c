@@ -197,7 +197,8 @@ uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns)
 	if (late_ns != 0 && !fab_wr_is_read(m.wr) && fab_port_sends(m.path.own_port)) {
 		return fab_late_hold(&m, late_ns);
 	}
-	if (!found || late_ns != 0) {
+	if (!found || late_ns != 0 || qp->tx.doomed) {
+		qp->tx.doomed = false;
 		return fab_move_answer(&m, FAB_LOST);
 	}
 	m.claim = fab_claim_begin(m.path.slot, qp->ctx->inst->id);

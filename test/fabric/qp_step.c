@@ -59,7 +59,9 @@ void fab_send_acked(struct fab_qp *qp, const struct fab_path *path, uint64_t upt
 {
 	uint64_t late_ns = fab_port_late_ns(path->peer_port, path->own_port);
 
-	acks_arrive(qp, upto, now_ns + late_ns + qp->ctx->lib->latency_ns);
+	acks_arrive(qp, upto,
+		    now_ns + late_ns + qp->ctx->lib->latency_ns +
+			    fab_port_delay_ns(path->peer_port, path->own_port, &qp->ack_dice));
 	if (late_ns != 0) {
 		timer_start(qp, now_ns);
 		return;
@@ -84,6 +86,13 @@ static void sender_next(struct fab_qp *qp)
 	}
 }
 
+static bool ack_drops(struct fab_qp *qp, const struct fab_path *path)
+{
+	uint64_t ppb = fab_port_drop_ppb(path->peer_port, path->own_port);
+
+	return ppb != 0 && fab_dice_roll(&qp->ack_dice) % 1000000000 < ppb;
+}
+
 void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns,
 		   enum fab_ack ack)
 {
@@ -93,7 +102,7 @@ void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_
 	sender_next(qp);
 	/* A read's answer is its data, and that is here. */
 	if (ack == FAB_ACK_FORCED || opcode == IBV_WR_RDMA_READ ||
-	    fab_port_ack_open(path->own_port, path->peer_port)) {
+	    (fab_port_ack_open(path->own_port, path->peer_port) && !ack_drops(qp, path))) {
 		fab_send_acked(qp, path, number + 1, now_ns);
 	} else {
 		timer_start(qp, now_ns);

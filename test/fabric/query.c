@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/call.h"
+#include "test/fabric/port.h"
 #include "test/fabric/qp.h"
 
 #include <endian.h>
@@ -61,6 +63,14 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	return 0;
 }
 
+/* One entry, or as many as it takes to reach the one that was moved. */
+static int gid_table_len(const struct fab_ctx *ctx)
+{
+	int index = fab_port_gid_index(ctx->port);
+
+	return index < 0 ? 1 : index + 1;
+}
+
 /* Up to `flags`, which is where the struct of the plain symbol ends. */
 int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 		   struct _compat_ibv_port_attr *compat)
@@ -72,13 +82,16 @@ int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 	if (port_num != 1) {
 		return EINVAL;
 	}
+	if (fab_call_begin(ctx->port, FAB_CALL_QUERY_PORT) != 0) {
+		return ENOMEM;
+	}
 	if (fab_ctx_dead(ctx)) {
 		return EIO;
 	}
 	attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = IBV_MTU_4096;
-	attr->gid_tbl_len = 1;
+	attr->gid_tbl_len = gid_table_len(ctx);
 	attr->port_cap_flags = 0;
 	attr->max_msg_sz = 1u << 31;
 	attr->bad_pkey_cntr = 0;
@@ -103,11 +116,16 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, unio
 {
 	const struct fab_ctx *ctx = fab_ctx_of(context);
 
-	if (port_num != 1 || index != 0 || fab_ctx_dead(ctx)) {
-		errno = port_num != 1 || index != 0 ? EINVAL : EIO;
+	bool known = port_num == 1 && index >= 0 && index < gid_table_len(ctx);
+
+	if (!known || fab_ctx_dead(ctx)) {
+		errno = !known ? EINVAL : EIO;
 		return -1;
 	}
-	fab_addr_gid(ctx->lib, ctx->host, ctx->rail, gid);
+	memset(gid, 0, sizeof(*gid)); /* an empty entry */
+	if (index == fab_port_gid_index(ctx->port)) {
+		fab_addr_gid(ctx->lib, ctx->host, ctx->rail, gid);
+	}
 	return 0;
 }
 
@@ -119,11 +137,11 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 	if (port_num != 1 || flags != 0 || entry_size < sizeof(*entry)) {
 		return EINVAL;
 	}
-	if (gid_index != 0) {
+	if ((int)gid_index != fab_port_gid_index(ctx->port)) {
 		return ENODATA;
 	}
 	fab_addr_gid(ctx->lib, ctx->host, ctx->rail, &entry->gid);
-	entry->gid_index = 0;
+	entry->gid_index = gid_index;
 	entry->port_num = 1;
 	entry->gid_type = ctx->lib->roce ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
 	entry->ndev_ifindex = 0;
@@ -133,10 +151,17 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
+	int index = fab_port_gid_index(fab_ctx_of(context)->port);
+
+	if (index < 0) {
+		return 0;
+	}
 	if (max_entries == 0) {
 		return -EINVAL;
 	}
-	return _ibv_query_gid_ex(context, 1, 0, entries, flags, entry_size) == 0 ? 1 : -EINVAL;
+	return _ibv_query_gid_ex(context, 1, (uint32_t)index, entries, flags, entry_size) == 0
+		       ? 1
+		       : -EINVAL;
 }
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
@@ -161,7 +186,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pke
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
 		       unsigned int *type)
 {
-	if (port_num != 1 || index != 0) {
+	if (port_num != 1 || (int)index >= gid_table_len(fab_ctx_of(context))) {
 		errno = EINVAL;
 		return -1;
 	}

@@ -46,12 +46,19 @@ static const char *const key_names[KEY_COUNT] = {
 	[KEY_OF(TIMES)] = "count",
 	[KEY_OF(DOWN_MS)] = "down_ms",
 	[KEY_OF(UP_MS)] = "up_ms",
+	[KEY_OF(P)] = "p",
+	[KEY_OF(US)] = "us",
+	[KEY_OF(JITTER_US)] = "jitter_us",
+	[KEY_OF(INDEX)] = "index",
+	[KEY_OF(CALL)] = "call",
 };
 
 static const uint64_t arg_max[FAB_ARG_COUNT] = {
-	[FAB_ARG_VALUE] = 1000000000, [FAB_ARG_DELAY_MS] = 3600000, [FAB_ARG_PORT] = 255,
-	[FAB_ARG_NTH] = 1000000000,   [FAB_ARG_TIMES] = 1000000,    [FAB_ARG_DOWN_MS] = 3600000,
-	[FAB_ARG_UP_MS] = 3600000,
+	[FAB_ARG_VALUE] = 1000000000,   [FAB_ARG_DELAY_MS] = 3600000,
+	[FAB_ARG_PORT] = 255,           [FAB_ARG_NTH] = 1000000000,
+	[FAB_ARG_TIMES] = 1000000,      [FAB_ARG_DOWN_MS] = 3600000,
+	[FAB_ARG_UP_MS] = 3600000,      [FAB_ARG_US] = 10000000,
+	[FAB_ARG_JITTER_US] = 10000000, [FAB_ARG_INDEX] = FAB_GID_TABLE_MAX - 1,
 };
 
 static const char *const event_names[] = {
@@ -62,6 +69,13 @@ static const enum ibv_event_type event_types[] = {
 	IBV_EVENT_PORT_ERR,   IBV_EVENT_PORT_ACTIVE,       IBV_EVENT_DEVICE_FATAL,
 	IBV_EVENT_GID_CHANGE, IBV_EVENT_LID_CHANGE,        IBV_EVENT_PKEY_CHANGE,
 	IBV_EVENT_SM_CHANGE,  IBV_EVENT_CLIENT_REREGISTER,
+};
+static const char *const call_names[FAB_CALL_COUNT] = {
+	[FAB_CALL_OPEN_DEVICE] = "open_device", [FAB_CALL_ALLOC_PD] = "alloc_pd",
+	[FAB_CALL_CREATE_CQ] = "create_cq",     [FAB_CALL_CREATE_QP] = "create_qp",
+	[FAB_CALL_MODIFY_QP] = "modify_qp",     [FAB_CALL_DESTROY_QP] = "destroy_qp",
+	[FAB_CALL_REG_MR] = "reg_mr",           [FAB_CALL_DEREG_MR] = "dereg_mr",
+	[FAB_CALL_QUERY_PORT] = "query_port",
 };
 #define EVENT_COUNT ((int)(sizeof(event_types) / sizeof(event_types[0])))
 
@@ -79,6 +93,12 @@ static const char *const action_names[FAB_ACT_COUNT] = {
 	[FAB_ACT_EVENT_DELAY] = "event_delay",
 	[FAB_ACT_EVENT_TWICE] = "event_twice",
 	[FAB_ACT_QP_FATAL] = "qp_fatal",
+	[FAB_ACT_DROP] = "drop",
+	[FAB_ACT_DELAY] = "delay",
+	[FAB_ACT_GID_MOVE] = "gid_move",
+	[FAB_ACT_GID_CLEAR] = "gid_clear",
+	[FAB_ACT_ENOMEM] = "enomem",
+	[FAB_ACT_BLOCK] = "block",
 };
 
 static const uint32_t action_needs[FAB_ACT_COUNT] = {
@@ -87,11 +107,18 @@ static const uint32_t action_needs[FAB_ACT_COUNT] = {
 	[FAB_ACT_FLAP] = ARG_BIT(TIMES) | ARG_BIT(DOWN_MS) | ARG_BIT(UP_MS),
 	[FAB_ACT_EVENT] = ARG_BIT(TYPE),
 	[FAB_ACT_EVENT_DELAY] = ARG_BIT(DELAY_MS),
+	[FAB_ACT_DROP] = ARG_BIT(P),
+	[FAB_ACT_DELAY] = ARG_BIT(US),
+	[FAB_ACT_GID_MOVE] = ARG_BIT(INDEX),
+	[FAB_ACT_ENOMEM] = ARG_BIT(CALL),
+	[FAB_ACT_BLOCK] = ARG_BIT(CALL) | ARG_BIT(DELAY_MS),
 };
 
 static const uint32_t action_may[FAB_ACT_COUNT] = {
 	[FAB_ACT_EVENT] = ARG_BIT(PORT),
 	[FAB_ACT_QP_FATAL] = ARG_BIT(NTH),
+	[FAB_ACT_DELAY] = ARG_BIT(JITTER_US),
+	[FAB_ACT_ENOMEM] = ARG_BIT(NTH),
 };
 
 static const char *const dir_names[] = {"tx", "rx", "both"};
@@ -163,6 +190,20 @@ static int number_parse(const char *key, const char *text, uint64_t max, uint64_
 	return 0;
 }
 
+/* A number from 0 to 1 with a point, into parts per billion. */
+static int share_parse(const char *text, uint64_t *ppb, char *why, size_t why_len)
+{
+	char *end;
+	double got = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !(got >= 0 && got <= 1)) {
+		snprintf(why, why_len, "p='%s' is not a number from 0 to 1", text);
+		return -EINVAL;
+	}
+	*ppb = (uint64_t)(got * 1e9);
+	return 0;
+}
+
 struct parse {
 	struct fab_rule_spec *spec;
 	uint32_t seen; /* 1 << enum key */
@@ -187,6 +228,15 @@ static int arg_parse(struct parse *parse, enum fab_arg arg, const char *value)
 {
 	int type;
 
+	if (arg == FAB_ARG_CALL) {
+		type = word_find(value, call_names, FAB_CALL_COUNT, "call", parse->why,
+				 parse->why_len);
+		parse->spec->args[arg] = type < 0 ? 0 : (uint64_t)type;
+		return type < 0 ? -EINVAL : 0;
+	}
+	if (arg == FAB_ARG_P) {
+		return share_parse(value, &parse->spec->args[arg], parse->why, parse->why_len);
+	}
 	if (arg == FAB_ARG_TYPE) {
 		type = word_find(value, event_names, EVENT_COUNT, "type", parse->why,
 				 parse->why_len);
