@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guest_compare DEVICE_A DEVICE_B - asks a verbs provider how it behaves where the specification or
- * providers differ, one "topic: answer" a line. test/guest/side_by_side lays the answers of two
- * providers beside each other. Statuses are those of enum ibv_wc_status, other numbers errno.
+ * guest_compare DEVICE_A DEVICE_B [stream] - asks a verbs provider how it behaves where the
+ * specification or providers differ, one "topic: answer" a line. test/guest/side_by_side lays the
+ * answers of two providers beside each other. Statuses are those of enum ibv_wc_status, other
+ * numbers errno. With "stream" only the last question is put.
  */
 #include "test/guest/compare/probes.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,12 +31,17 @@ int main(int argc, char **argv)
 		probe_rnr,    probe_keys,  probe_numbers,    probe_stream};
 	struct end a, b;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: %s DEVICE_A DEVICE_B\n", argv[0]);
+	if (argc < 3) {
+		fprintf(stderr, "usage: %s DEVICE_A DEVICE_B [stream]\n", argv[0]);
 		return 2;
 	}
-	probe_process(argv[1], argv[2]);
-	for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++) {
+	size_t count = sizeof(probes) / sizeof(probes[0]);
+	bool only_stream = argc > 3;
+
+	if (!only_stream) {
+		probe_process(argv[1], argv[2]);
+	}
+	for (size_t i = only_stream ? count - 1 : 0; i < count; i++) {
 		int err = end_open(&a, argv[1]);
 		int err_b = end_open(&b, argv[2]);
 

@@ -186,21 +186,41 @@ int end_post_recv(struct end *end, uint64_t first, uint32_t count)
 	return err;
 }
 
+static struct ibv_send_wr write_wr(const struct end *peer, struct ibv_sge *sge, uint64_t wr_id)
+{
+	return (struct ibv_send_wr){
+		.wr_id = wr_id,
+		.sg_list = sge,
+		.num_sge = sge->length ? 1 : 0,
+		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.imm_data = htonl((uint32_t)wr_id),
+		.wr.rdma = {.remote_addr = (uintptr_t)peer->buf, .rkey = peer->mr->rkey}};
+}
+
 int end_post_write(struct end *end, const struct end *peer, uint64_t wr_id, uint32_t bytes,
 		   unsigned flags)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)end->buf, .length = bytes, .lkey = end->mr->lkey};
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.sg_list = &sge,
-		.num_sge = bytes ? 1 : 0,
-		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-		.send_flags = flags,
-		.imm_data = htonl((uint32_t)wr_id),
-		.wr.rdma = {.remote_addr = (uintptr_t)peer->buf, .rkey = peer->mr->rkey}};
+	struct ibv_send_wr wr = write_wr(peer, &sge, wr_id);
 	struct ibv_send_wr *bad;
 
+	wr.send_flags = flags;
 	return ibv_post_send(end->qp, &wr, &bad);
+}
+
+int end_post_pair(struct end *end, const struct end *peer, uint64_t wr_id, uint32_t bytes)
+{
+	struct ibv_sge sges[2] = {
+		{.addr = (uintptr_t)end->buf, .length = bytes, .lkey = end->mr->lkey},
+		{.addr = (uintptr_t)end->buf, .length = 40, .lkey = end->mr->lkey}};
+	struct ibv_send_wr wrs[2] = {write_wr(peer, &sges[0], wr_id),
+				     write_wr(peer, &sges[1], wr_id)};
+	struct ibv_send_wr *bad;
+
+	wrs[0].opcode = IBV_WR_RDMA_WRITE;
+	wrs[0].next = &wrs[1];
+	wrs[1].send_flags = IBV_SEND_SIGNALED;
+	return ibv_post_send(end->qp, wrs, &bad);
 }
 
 int end_poll(struct end *end, struct ibv_wc *wc, uint32_t wait_ms)

@@ -51,6 +51,11 @@ int end_post_recv(struct end *end, uint64_t first, uint32_t count);
 /** Post one write with immediate of `bytes` to the peer. Returns what verbs returned. */
 int end_post_write(struct end *end, const struct end *peer, uint64_t wr_id, uint32_t bytes,
 		   unsigned flags);
+/**
+ * Post, in one call, a plain unsignaled write of `bytes` and a signaled one of 40 bytes with
+ * immediate, both numbered wr_id. Returns what verbs returned.
+ */
+int end_post_pair(struct end *end, const struct end *peer, uint64_t wr_id, uint32_t bytes);
 /** Poll for one completion for up to wait_ms. Returns 1, 0 for none, or negative. */
 int end_poll(struct end *end, struct ibv_wc *wc, uint32_t wait_ms);
 
