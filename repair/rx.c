@@ -131,6 +131,7 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 {
 	struct repair_rx *rx = to_rx(end);
 
+	rx->cts_seq = rx->book.next_seq; /* any of them may be wanted again */
 	for (uint64_t seq = rx->book.next_seq; seq < rx->book.posted_seq; seq++) {
 		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
 
@@ -228,6 +229,25 @@ static void rx_probe(struct repair_end *end, unsigned int p)
 	}
 }
 
+/* Oldest first. */
+static void post_wanted_cts(struct repair_rx *rx)
+{
+	if (rx->cts_seq < rx->book.next_seq) {
+		rx->cts_seq = rx->book.next_seq;
+	}
+	/* Raised by what is seen, never by what was posted: a post may end in rx_reconcile(). */
+	while (rx->cts_seq < rx->book.posted_seq && !rx->slots[wire_slot(rx->cts_seq)].cts_wanted) {
+		rx->cts_seq++;
+	}
+	for (uint64_t seq = rx->cts_seq; seq < rx->book.posted_seq; seq++) {
+		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
+
+		if (slot->cts_wanted && !post_cts(rx, slot)) {
+			break;
+		}
+	}
+}
+
 static void rx_pump(struct repair_end *end)
 {
 	struct repair_rx *rx = to_rx(end);
@@ -237,13 +257,7 @@ static void rx_pump(struct repair_end *end)
 			post_recvs(rx, p);
 		}
 	}
-	for (uint64_t seq = rx->book.next_seq; seq < rx->book.posted_seq; seq++) {
-		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
-
-		if (slot->cts_wanted && !post_cts(rx, slot)) {
-			break;
-		}
-	}
+	post_wanted_cts(rx);
 	if (rx->book.next_seq > rx->acked_seq || (rx->ack_path < 0 && rx->book.next_seq > 1)) {
 		post_ack(rx);
 	}
@@ -279,17 +293,21 @@ void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ct
 	rx->ack_path = -1;
 }
 
-static void fill_cts(struct wire_cts *entry, const struct repair_recv *recv, uint64_t seq)
+/* The second line is written, and sent, only when there are paths for it. */
+static void fill_cts(struct wire_cts *entry, const struct repair_recv *recv, uint64_t seq,
+		     unsigned int path_count)
 {
-	memset(entry, 0, sizeof(*entry));
-	entry->l0.addr = recv->addr;
-	entry->l0.size_bytes = recv->size_bytes;
-	entry->l0.key_mask = (uint16_t)recv->key_mask;
-	entry->l0.seq = seq;
-	entry->l1.seq = seq;
+	entry->l0 = (struct wire_cts_line0){.addr = recv->addr,
+					    .size_bytes = recv->size_bytes,
+					    .key_mask = (uint16_t)recv->key_mask,
+					    .seq = seq};
 	memcpy(entry->l0.rkeys, recv->rkeys, sizeof(entry->l0.rkeys));
-	memcpy(entry->l1.rkeys, recv->rkeys + 8, sizeof(entry->l1.rkeys));
 	entry->l0.check = wire_line_check(&entry->l0);
+	if (path_count <= 8) {
+		return;
+	}
+	entry->l1 = (struct wire_cts_line1){.seq = seq};
+	memcpy(entry->l1.rkeys, recv->rkeys + 8, sizeof(entry->l1.rkeys));
 	entry->l1.check = wire_line_check(&entry->l1);
 }
 
@@ -308,7 +326,7 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 	*seq = book_post(&rx->book, recv->size_bytes);
 	*slot = (struct repair_rx_slot){
 		.seq = *seq, .open = true, .cts_wanted = true, .cts_path = -1};
-	fill_cts(&rx->cts[wire_slot(*seq)], recv, *seq);
+	fill_cts(&rx->cts[wire_slot(*seq)], recv, *seq, rx->end.path_count);
 	rx_pump(&rx->end);
 	return 0;
 }

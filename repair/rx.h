@@ -32,6 +32,7 @@ struct repair_rx {
 	const struct wire_record *records; /* ring of WIRE_RECORDS, written by the peer */
 	uint64_t released_seq;             /* every message below was reported done */
 	uint64_t acked_seq;                /* last value written as acknowledgement */
+	uint64_t cts_seq;                  /* no entry below is wanted */
 	int ack_path;                      /* path of that write, -1: none */
 	struct repair_rx_slot slots[WINDOW_MSGS];
 	uint64_t cts_again_count;

@@ -85,7 +85,7 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	uint32_t len = plan_piece_len_bytes(msg->cut, msg->size_bytes, piece);
 	int p = plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count, msg->key_mask,
 			  len, tx->end.limits.window_bytes);
-	struct repair_piece out = {0};
+	struct repair_piece out; /* fill_piece() sets every field */
 	struct wrq_item item = {.kind = WRQ_PIECE,
 				.slot = (uint8_t)wire_slot(msg->seq),
 				.piece = (uint8_t)piece,
@@ -117,7 +117,14 @@ static void tx_pump(struct repair_end *end)
 {
 	struct repair_tx *tx = to_tx(end);
 
-	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
+	if (tx->pump_seq < tx->released_seq) {
+		tx->pump_seq = tx->released_seq;
+	}
+	/* Raised by what is seen, never by what was posted: a post may end in tx_reconcile(). */
+	while (tx->pump_seq < tx->next_seq && !tx->msgs[wire_slot(tx->pump_seq)].pending) {
+		tx->pump_seq++;
+	}
+	for (uint64_t seq = tx->pump_seq; seq < tx->next_seq; seq++) {
 		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
 
 		while (msg->pending && !end->failed) {
@@ -200,6 +207,7 @@ static void tx_reconcile(struct repair_end *end, unsigned int path, const struct
 	struct repair_tx *tx = to_tx(end);
 
 	note_acked(tx, peer->next_seq);
+	tx->pump_seq = tx->released_seq; /* any of them may have to wait again */
 	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
 		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
 		uint32_t missing = 0;
@@ -273,6 +281,7 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
 	tx->next_seq = 1;
 	tx->acked_seq = 1;
 	tx->released_seq = 1;
+	tx->pump_seq = 1;
 }
 
 static void open_msg(struct repair_tx *tx, const struct repair_send *send,
@@ -325,7 +334,11 @@ int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_
 void repair_tx_poll_acks(struct repair_tx *tx)
 {
 	for (unsigned int p = 0; p < tx->end.path_count; p++) {
-		note_acked(tx, __atomic_load_n(&tx->acks[p].next_seq, __ATOMIC_ACQUIRE));
+		uint64_t next_seq = __atomic_load_n(&tx->acks[p].next_seq, __ATOMIC_ACQUIRE);
+
+		if (next_seq > tx->acked_seq) {
+			note_acked(tx, next_seq);
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ struct repair_tx {
 	uint64_t next_seq;           /* of the next send */
 	uint64_t acked_seq;          /* every message below is complete at the receiver */
 	uint64_t released_seq;       /* every message below was reported done */
+	uint64_t pump_seq;           /* no message below has a piece that waits to be posted */
 	struct repair_tx_msg msgs[WINDOW_MSGS];
 	uint64_t sent_bytes, replay_bytes, replay_pieces;
 };

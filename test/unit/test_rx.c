@@ -91,10 +91,16 @@ static void test_entry(void **state)
 	assert_true(cts[1].l0.size_bytes == 777);
 	assert_int_equal(cts[1].l0.key_mask, 7);
 	assert_int_equal(cts[1].l0.rkeys[3], 53);
-	assert_int_equal(cts[1].l1.rkeys[3], 61);
-	assert_true(cts[1].l0.seq == 1 && cts[1].l1.seq == 1);
+	assert_true(cts[1].l0.seq == 1);
 	assert_int_equal(cts[1].l0.check, wire_line_check(&cts[1].l0));
-	assert_int_equal(cts[1].l1.check, wire_line_check(&cts[1].l1));
+	/* the second line is written only for the paths that it is for */
+	assert_true(cts[1].l1.seq == 0);
+	rx.end.path_count = 9;
+	assert_int_equal(post(777, &seq), 0);
+	assert_int_equal(cts[2].l1.rkeys[3], 61);
+	assert_true(cts[2].l0.seq == 2 && cts[2].l1.seq == 2);
+	assert_int_equal(cts[2].l0.check, wire_line_check(&cts[2].l0));
+	assert_int_equal(cts[2].l1.check, wire_line_check(&cts[2].l1));
 }
 
 static void test_whole_done_and_acknowledged(void **state)
