@@ -176,21 +176,30 @@ static inline int rig_wait_ms(struct rig *rig, const unsigned *counter, unsigned
 #define rig_wait(rig, field, least)                                                                \
 	assert_true(rig_wait_ms((rig), &(rig)->field, (least), RIG_WAIT_MS))
 
-/** Wait until stream `stream` has reached number `least`. */
+/** Wait until stream `stream` has reached number `least`, or RIG_WAIT_MS pass without progress. */
 static inline void rig_wait_stream(struct rig *rig, unsigned stream, uint64_t least)
 {
-	uint64_t until_ns = clock_mono_ns() + RIG_WAIT_MS * NS_PER_MS;
-	struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_SEC),
-				 .tv_nsec = (long)(until_ns % NS_PER_SEC)};
+	uint64_t next;
+	unsigned disorder_count;
 	int rc = 0;
 
 	pthread_mutex_lock(&rig->lock);
-	while (rig->stream_next[stream] < least && rc == 0) {
-		rc = pthread_cond_timedwait(&rig->cond, &rig->lock, &until);
-	}
-	assert_int_equal(rig->stream_next[stream], least);
-	assert_int_equal(rig->disorder_count, 0);
+	do {
+		uint64_t until_ns = clock_mono_ns() + RIG_WAIT_MS * NS_PER_MS;
+		struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_SEC),
+					 .tv_nsec = (long)(until_ns % NS_PER_SEC)};
+
+		next = rig->stream_next[stream];
+		while (next < least && rig->stream_next[stream] == next && rc == 0) {
+			rc = pthread_cond_timedwait(&rig->cond, &rig->lock, &until);
+		}
+	} while (next < least && rc == 0);
+	next = rig->stream_next[stream];
+	disorder_count = rig->disorder_count;
+	/* a failed assertion goes on in the teardown, which needs the lock free */
 	pthread_mutex_unlock(&rig->lock);
+	assert_int_equal(next, least);
+	assert_int_equal(disorder_count, 0);
 }
 
 /** Send number `number` of stream `stream`. */
