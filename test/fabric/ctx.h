@@ -10,6 +10,7 @@
 struct fab_qp;
 struct fab_cq;
 struct fab_late;
+struct fab_srq;
 
 #define FAB_HEAP_CLASSES 30u
 
@@ -33,6 +34,7 @@ struct fab_ctx {
 	uint32_t object_count; /* PDs, CQs, QPs, MRs and channels alive */
 	struct fab_cq *cqs[FAB_MAX_CQS];
 	struct fab_qp *qps[FAB_MAX_QPS];
+	struct fab_srq *srqs[FAB_MAX_SRQS];
 
 	/* The engine. exec: held while it works on a QP, and by calls that must keep it off. */
 	pthread_t thread;

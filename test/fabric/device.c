@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
-#include "test/fabric/qp.h"
+#include "test/fabric/srq.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -94,6 +94,7 @@ static void ibv_context_fill(struct fab_ctx *ctx, struct ibv_device *device)
 	ctx->ibv.ops.req_notify_cq = fab_cq_req_notify;
 	ctx->ibv.ops.post_send = fab_qp_post_send;
 	ctx->ibv.ops.post_recv = fab_qp_post_recv;
+	ctx->ibv.ops.post_srq_recv = fab_srq_post_recv;
 	pthread_mutex_init(&ctx->ibv.mutex, NULL);
 	/* abi_compat stays NULL: the header's wrappers then call the plain symbols. */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/event.h"
 
-#include "test/fabric/qp.h"
+#include "test/fabric/srq.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -20,6 +20,10 @@ static bool event_translate(struct fab_ctx *ctx, const struct fab_event *event,
 	pthread_mutex_lock(&ctx->lock);
 	if (event->kind == FAB_EVENT_CQ && ctx->cqs[event->number] != NULL) {
 		out->element.cq = &ctx->cqs[event->number]->ibv;
+		found = true;
+	}
+	if (event->kind == FAB_EVENT_SRQ && ctx->srqs[event->number] != NULL) {
+		out->element.srq = &ctx->srqs[event->number]->ibv;
 		found = true;
 	}
 	for (uint32_t i = 0; event->kind == FAB_EVENT_QP && i < atomic_load(&ctx->qp_high); i++) {

@@ -30,6 +30,7 @@
 #define FAB_MAX_CQS     8192u
 #define FAB_MAX_MRS     65536u
 #define FAB_MAX_SGE     32u
+#define FAB_MAX_SRQS    256u
 #define FAB_EVENT_COUNT 256u
 
 enum fab_dir {
@@ -285,6 +286,20 @@ struct fab_rqe {
 };
 
 /*
+ * A shared receive queue. Whoever holds the claim of a QP on it takes an entry by moving the head
+ * and puts it into that QP's own queue, of which it is the only one.
+ */
+struct fab_srq_slot {
+	_Atomic uint64_t tail; /* posted; owner */
+	_Atomic uint64_t head; /* taken */
+	_Atomic uint32_t limit;
+	uint32_t size;
+	uint32_t max_sge;
+	uint32_t pad;
+	uint64_t rq_off;
+} __attribute__((aligned(64)));
+
+/*
  * The responder half of a QP. `claim` is the right to place into it, see claim.h.
  * Fields without _Atomic are written by the owner while it has made the QP unreachable (state below
  * RTR and claim 0), and read by a peer's engine only while it holds the claim and saw RTR or above.
@@ -307,6 +322,7 @@ struct fab_qp_slot {
 	uint32_t mtu_bytes;
 	uint32_t min_rnr_timer;
 	uint32_t recv_cq_idx;
+	uint32_t srq; /* index + 1; 0 = own receive queue only */
 	uint32_t rq_size;
 	uint32_t rq_max_sge;
 	uint64_t rq_off;
@@ -321,12 +337,13 @@ enum fab_event_kind {
 	FAB_EVENT_DEVICE,
 	FAB_EVENT_QP,
 	FAB_EVENT_CQ,
+	FAB_EVENT_SRQ,
 };
 
 struct fab_event {
 	uint32_t type; /* enum ibv_event_type */
 	uint32_t kind;
-	uint32_t number; /* port, QPN or index of the CQ */
+	uint32_t number; /* port, QPN or index of the CQ or SRQ */
 	uint32_t pad;
 	uint64_t due_ns; /* not told before */
 };
@@ -349,6 +366,7 @@ struct fab_inst {
 	struct fab_event events[FAB_EVENT_COUNT];
 	struct fab_mr_slot mrs[FAB_MAX_MRS];
 	struct fab_cq_slot cqs[FAB_MAX_CQS];
+	struct fab_srq_slot srqs[FAB_MAX_SRQS];
 	struct fab_qp_slot qps[FAB_MAX_QPS];
 	uint64_t heap[]; /* receive queues and completion rings, up to FAB_INST_BYTES */
 };

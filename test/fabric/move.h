@@ -4,6 +4,7 @@
 
 #include "test/fabric/copy.h"
 #include "test/fabric/qp_send.h"
+#include "test/fabric/srq.h"
 
 struct fab_late;
 
@@ -49,12 +50,6 @@ static inline bool fab_wr_is_send(const struct fab_swr *wr)
 static inline bool fab_wr_is_read(const struct fab_swr *wr)
 {
 	return wr->opcode == IBV_WR_RDMA_READ;
-}
-
-static inline bool fab_receive_posted(const struct fab_qp_slot *slot)
-{
-	return atomic_load_explicit(&slot->rq_head, memory_order_relaxed) !=
-	       atomic_load_explicit(&slot->rq_tail, memory_order_seq_cst);
 }
 
 /** May the application's list be read, or written by a read? */

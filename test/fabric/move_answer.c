@@ -49,7 +49,7 @@ static void spoil_receive(struct fab_move *m, enum ibv_wc_status status)
 		.status = status == IBV_WC_REM_OP_ERR ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_LEN_ERR,
 	};
 
-	if (!fab_receive_posted(m->path.slot)) {
+	if (!fab_receive_ready(m->path.peer, m->path.slot)) {
 		return;
 	}
 	m->ring |= fab_recv_complete(m->path.peer, m->path.slot, m->path.slot_idx,

@@ -99,7 +99,7 @@ static enum fab_verdict target_receive(struct fab_move *m)
 	const struct fab_rqe *rqe;
 	uint64_t room = 0;
 
-	if (!fab_receive_posted(slot)) {
+	if (!fab_receive_ready(m->path.peer, slot)) {
 		return FAB_RNR;
 	}
 	rqe = fab_qp_rqe(m->path.peer, slot,
@@ -157,7 +157,8 @@ static enum fab_verdict step_size(struct fab_move *m)
 	m->step_bytes = fab_port_step_bytes(from, to, STEP_MAX);
 	m->step_bytes = left < m->step_bytes ? left : m->step_bytes;
 	m->step_bytes = m->late != NULL ? fab_late_left(m) : m->step_bytes;
-	if (fab_wr_is_imm(wr) && !fab_receive_posted(m->path.slot) && m->step_bytes == left) {
+	if (fab_wr_is_imm(wr) && !fab_receive_ready(m->path.peer, m->path.slot) &&
+	    m->step_bytes == left) {
 		uint64_t before_last = (fab_wr_packets(m->qp, wr) - 1) * mtu;
 
 		if (before_last <= m->qp->tx.pos_bytes) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test/fabric/qp.h"
-
 #include "test/fabric/call.h"
 #include "test/fabric/port.h"
+#include "test/fabric/srq.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,9 +19,6 @@ static int init_check(struct fab_ctx *ctx, const struct ibv_qp_init_attr *attr)
 	}
 	if (attr->qp_type != IBV_QPT_RC) {
 		return -fab_unsupported("ibv_create_qp with a type other than RC");
-	}
-	if (attr->srq != NULL) {
-		return -fab_unsupported("ibv_create_qp with an SRQ");
 	}
 	if (attr->send_cq == NULL || attr->recv_cq == NULL || attr->cap.max_send_wr > MAX_WR ||
 	    attr->cap.max_recv_wr > MAX_WR || attr->cap.max_send_sge > FAB_MAX_SGE ||
@@ -83,6 +79,10 @@ static void caps_grant(struct fab_qp *qp, const struct ibv_qp_init_attr *attr)
 	qp->cap.max_recv_wr = attr->cap.max_recv_wr;
 	qp->cap.max_send_sge = attr->cap.max_send_sge > 0 ? attr->cap.max_send_sge : 1;
 	qp->cap.max_recv_sge = attr->cap.max_recv_sge > 0 ? attr->cap.max_recv_sge : 1;
+	if (attr->srq != NULL) { /* room for the one taken from there */
+		qp->cap.max_recv_wr = 0;
+		qp->cap.max_recv_sge = fab_srq_of(attr->srq)->slot->max_sge;
+	}
 	qp->cap.max_inline_data = (attr->cap.max_inline_data + 15) & ~15u;
 	qp->sq_sig_all = attr->sq_sig_all;
 }
@@ -128,6 +128,7 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	qp->recv_cq = fab_cq_of(attr->recv_cq);
 	slot->pd = fab_pd_of(pd)->id;
 	slot->recv_cq_idx = qp->recv_cq->idx;
+	slot->srq = attr->srq != NULL ? fab_srq_of(attr->srq)->idx + 1 : 0;
 	slot->unfenced = 0;
 	dice_seed(qp);
 	atomic_store_explicit(&slot->claim, 0, memory_order_relaxed);
@@ -144,6 +145,10 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	qp->ibv.pd = pd;
 	qp->ibv.send_cq = attr->send_cq;
 	qp->ibv.recv_cq = attr->recv_cq;
+	qp->ibv.srq = attr->srq;
+	if (attr->srq != NULL) {
+		atomic_fetch_add(&fab_srq_of(attr->srq)->qp_count, 1);
+	}
 	qp->ibv.handle = qp->idx;
 	qp->ibv.qp_num = qpn;
 	qp->ibv.state = IBV_QPS_RESET;
@@ -214,6 +219,9 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	atomic_fetch_add_explicit(&slot->gen, 1, memory_order_seq_cst);
 	fab_heap_free(ctx, slot->rq_off, rq_bytes(slot));
 	slot_free(ctx, qp);
+	if (ibv->srq != NULL) {
+		atomic_fetch_sub(&fab_srq_of(ibv->srq)->qp_count, 1);
+	}
 	atomic_fetch_sub(&qp->send_cq->qp_count, 1);
 	atomic_fetch_sub(&qp->recv_cq->qp_count, 1);
 	atomic_fetch_sub(&fab_pd_of(ibv->pd)->use_count, 1);

@@ -311,7 +311,7 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int attr_mask,
 	init_attr->qp_context = ibv->qp_context;
 	init_attr->send_cq = ibv->send_cq;
 	init_attr->recv_cq = ibv->recv_cq;
-	init_attr->srq = NULL;
+	init_attr->srq = ibv->srq;
 	init_attr->cap = qp->cap;
 	init_attr->qp_type = IBV_QPT_RC;
 	init_attr->sq_sig_all = qp->sq_sig_all;

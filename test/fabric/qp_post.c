@@ -176,7 +176,7 @@ int fab_qp_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv
 	struct fab_qp *qp = fab_qp_of(ibv);
 	int rc = 0;
 
-	if (fab_qp_state(qp->slot) == IBV_QPS_RESET) {
+	if (fab_qp_state(qp->slot) == IBV_QPS_RESET || ibv->srq != NULL) {
 		*bad_wr = wr;
 		return EINVAL;
 	}

@@ -54,9 +54,9 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	attr->max_ah = 0;
 	attr->max_fmr = 0;
 	attr->max_map_per_fmr = 0;
-	attr->max_srq = 0;
-	attr->max_srq_wr = 0;
-	attr->max_srq_sge = 0;
+	attr->max_srq = (int)FAB_MAX_SRQS;
+	attr->max_srq_wr = 16384;
+	attr->max_srq_sge = (int)FAB_MAX_SGE;
 	attr->max_pkeys = 1;
 	attr->local_ca_ack_delay = 0;
 	attr->phys_port_cnt = 1;

@@ -20,10 +20,6 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-REFUSE_PTR(struct ibv_srq, ibv_create_srq, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
-REFUSE_INT(ibv_modify_srq, struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
-REFUSE_INT(ibv_query_srq, struct ibv_srq *srq, struct ibv_srq_attr *attr)
-REFUSE_INT(ibv_destroy_srq, struct ibv_srq *srq)
 REFUSE_PTR(struct ibv_ah, ibv_create_ah, struct ibv_pd *pd, struct ibv_ah_attr *attr)
 REFUSE_PTR(struct ibv_ah, ibv_create_ah_from_wc, struct ibv_pd *pd, struct ibv_wc *wc,
 	   struct ibv_grh *grh, uint8_t port_num)
