@@ -104,7 +104,7 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 			break;
 		}
 		retire_to(end, id.path, id.idx);
-		if (wc->cause == CAUSE_NONE) {
+		if (wc->cause == CAUSE_NONE && path->state == PATH_PROBING) {
 			rejoin_probe_placed(end, id.path);
 		}
 		break;
@@ -142,7 +142,7 @@ void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, ui
 		return;
 	}
 	take_completion(end, id, wc);
-	if (!end->failed) {
+	if (!end->failed && end->paths[id.path].state != PATH_UP) {
 		fence_check_reaped(end, id.path);
 	}
 }
