@@ -120,7 +120,8 @@ int main(int argc, char **argv)
 	}
 	rc = fabric_ctl_open(args.dir, &ctl);
 	if (rc != 0) {
-		fprintf(stderr, "fabricctl: %s: %s\n", args.dir, strerror(-rc));
+		fprintf(stderr, "fabricctl: %s: %s\n", args.dir,
+			rc == -EPROTO ? "made by another version of the fabric" : strerror(-rc));
 		return 1;
 	}
 	if (strcmp(args.words[0], "fault") == 0) {

@@ -184,7 +184,10 @@ static int lib_setup(void)
 	}
 	rc = fab_root_open(lib.dir, &lib.root);
 	if (rc != 0) {
-		fab_complain("%s: %s", lib.dir, strerror(-rc));
+		fab_complain("%s: %s", lib.dir,
+			     rc == -EPROTO
+				     ? "made by another version of the fabric: take a fresh folder"
+				     : strerror(-rc));
 		return rc;
 	}
 	rc = seed_apply();

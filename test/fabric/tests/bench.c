@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* How fast one engine is: GB/s of large writes, messages a second of small ones, the time of a
- * ping-pong. Prints one line each; not a test. */
+ * ping-pong; a line each. With the word `scale`: what a large fabric takes; fails above 2 GiB. */
 
 #include "test/fabric/tests/rig.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #define BYTES    (8ull << 30)
 #define MESSAGES 200000u
@@ -88,6 +90,8 @@ static void host0(struct rig *rig)
 	printf("write 1 MiB, 8 QPs: %.2f GB/s\n", (double)BYTES / s / 1e9);
 	s = pump(rig, 1, IBV_WR_RDMA_READ, BYTES / len, len);
 	printf("read 1 MiB, 1 QP: %.2f GB/s\n", (double)BYTES / s / 1e9);
+	s = pump(rig, 1, IBV_WR_RDMA_WRITE, MESSAGES, 8);
+	printf("write 8 B: %.0f thousand messages/s\n", MESSAGES / s / 1e3);
 	s = pump(rig, 1, IBV_WR_RDMA_WRITE, MESSAGES, 64);
 	printf("write 64 B: %.0f thousand messages/s\n", MESSAGES / s / 1e3);
 	rig_barrier(rig);
@@ -126,10 +130,150 @@ static void host1(struct rig *rig)
 	rig_close(rig);
 }
 
-int main(void)
+/* How much memory and idle time a large fabric takes: HOSTS processes with RAILS devices of QPS
+ * connected QPs each, sized as a net plugin does. Prints the sum over all processes. */
+#define HOSTS 8u
+#define RAILS 8u
+#define QPS   500u
+
+static struct ibv_qp *scale_qp(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = {.max_send_wr = 256,
+			.max_recv_wr = 128,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.qp_type = IBV_QPT_RC,
+	};
+
+	return ibv_create_qp(pd, &attr);
+}
+
+/* Connected to itself: what it costs does not depend on the peer. */
+static void scale_rail(struct ibv_device *device)
+{
+	struct ibv_context *context = ibv_open_device(device);
+	struct ibv_port_attr port;
+	struct ibv_pd *pd;
+
+	CHECK(context != NULL && ibv_query_port(context, 1, &port) == 0);
+	pd = ibv_alloc_pd(context);
+	CHECK(pd != NULL);
+	for (uint32_t i = 0; i < QPS; i++) {
+		struct ibv_cq *cq = ibv_create_cq(context, 512, NULL, NULL, 0);
+		struct ibv_qp *qp = cq != NULL ? scale_qp(pd, cq) : NULL;
+		struct ibv_recv_wr wr = {.wr_id = i};
+		struct ibv_recv_wr *bad;
+
+		CHECK(qp != NULL && rig_qp_init(qp) == 0);
+		CHECK(rig_qp_rtr(qp, qp->qp_num, port.lid, &rig_defaults) == 0);
+		CHECK(rig_qp_rts(qp, &rig_defaults) == 0);
+		for (uint32_t r = 0; r < 128; r++) {
+			CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
+		}
+	}
+}
+
+/* Proportional set size: shared pages are counted once over all processes. */
+static uint64_t pss_kib(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	CHECK(file != NULL);
+	while (fgets(line, sizeof(line), file) != NULL) {
+		if (sscanf(line, "Pss: %llu", &kib) == 1) {
+			break;
+		}
+	}
+	fclose(file);
+	return kib;
+}
+
+static void scale_host(uint32_t host, const char *dir, int start, int result)
+{
+	struct ibv_device **list;
+	struct rusage before;
+	struct rusage after;
+	uint64_t sums[2];
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u", host);
+	setenv("FABRIC_DIR", dir, 1);
+	setenv("FABRIC_HOST", number, 1);
+	setenv("FABRIC_RAILS", "8", 1);
+	list = ibv_get_device_list(NULL);
+	CHECK(list != NULL);
+	for (uint32_t rail = 0; rail < RAILS; rail++) {
+		scale_rail(list[rail]);
+	}
+	CHECK(write(result, "r", 1) == 1);
+	CHECK(read(start, number, 1) == 1); /* all are up */
+	getrusage(RUSAGE_SELF, &before);
+	rig_sleep_ms(1000);
+	getrusage(RUSAGE_SELF, &after);
+	sums[0] = pss_kib();
+	sums[1] = (uint64_t)(after.ru_utime.tv_sec - before.ru_utime.tv_sec +
+			     after.ru_stime.tv_sec - before.ru_stime.tv_sec) *
+			  1000000 +
+		  (uint64_t)(after.ru_utime.tv_usec - before.ru_utime.tv_usec +
+			     after.ru_stime.tv_usec - before.ru_stime.tv_usec);
+	CHECK(write(result, sums, sizeof(sums)) == (ssize_t)sizeof(sums));
+	CHECK(read(start, number, 1) == 1); /* all have looked */
+	_exit(0);
+}
+
+static int scale(void)
+{
+	char dir[] = "/dev/shm/fabric-scale-XXXXXX";
+	uint64_t kib = 0;
+	uint64_t cpu_us = 0;
+	char path[64];
+	int start[2];
+	int result[2];
+
+	CHECK(mkdtemp(dir) != NULL && pipe(start) == 0 && pipe(result) == 0);
+	for (uint32_t host = 0; host < HOSTS; host++) {
+		if (fork() == 0) {
+			scale_host(host, dir, start[0], result[1]);
+		}
+	}
+	for (uint32_t host = 0; host < HOSTS; host++) {
+		CHECK(read(result[0], path, 1) == 1);
+	}
+	CHECK(write(start[1], "ssssssss", HOSTS) == HOSTS);
+	for (uint32_t host = 0; host < HOSTS; host++) {
+		uint64_t sums[2];
+
+		CHECK(read(result[0], sums, sizeof(sums)) == (ssize_t)sizeof(sums));
+		kib += sums[0];
+		cpu_us += sums[1];
+	}
+	CHECK(write(start[1], "ssssssss", HOSTS) == HOSTS);
+	while (wait(NULL) > 0) {
+	}
+	for (uint32_t id = 1; id <= HOSTS * RAILS; id++) {
+		snprintf(path, sizeof(path), "%s/inst-%u.shm", dir, id);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/fabric.shm", dir);
+	unlink(path);
+	rmdir(dir);
+	printf("%u hosts, %u rails, %u QPs each: %.0f MiB, idle %.2f ms of CPU a second\n", HOSTS,
+	       RAILS, QPS, (double)kib / 1024, (double)cpu_us / 1e3);
+	return kib > 2u << 20; /* 2 GiB is the limit */
+}
+
+int main(int argc, char **argv)
 {
 	static const struct rig_case c = {.host0 = host0, .host1 = host1};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 1 && strcmp(argv[1], "scale") == 0) {
+		return scale();
+	}
 	return rig_run(&c);
 }
