@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char doc[] = "Controls a running software fabric.\n\n"
-			  "  fault \"RULE\"...  install fault rules\n"
-			  "  counters         bytes and messages per host and rail\n"
-			  "  fired            the rules that fired, oldest first";
+static const char doc[] =
+	"Controls a running software fabric.\n\n"
+	"  fault \"RULE\"...  install fault rules: ACTION host=H rail=R [dir=tx|rx|both]\n"
+	"                   [KEY=VALUE...] [TRIGGER]; test/fabric/README.md lists them\n"
+	"  counters         bytes and messages per host and rail\n"
+	"  fired            the rules that fired, oldest first";
 
 static const struct argp_option options[] = {
 	{"dir", 'D', "DIR", 0, "the fabric's directory (default: $FABRIC_DIR)", 0},
