@@ -22,6 +22,12 @@
  * place of a message that can't be done without the piece. The sender's QP was reaped before step
  * 4, so its HCA reads the source buffer no more; a send is not done while one of its WRs is out.
  *
+ * One epoch may never have carried anything: when the peer fences while this end is DOWN (it probed
+ * and failed before this end had joined), FENCED is answered from DOWN without touching a QP. A
+ * join that is under way may still bring the new QP to RTS; all that the peer ever posted in that
+ * epoch is its probe, into memory for probes, and the next epoch has another QP and another
+ * pattern.
+ *
  * A second failure at any moment is the same code for another path: pieces handed over in step 4
  * are pieces of their new path like any other.
  */
