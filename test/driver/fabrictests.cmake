@@ -60,6 +60,17 @@ add_test(NAME driver_fabric_sweep
 set_tests_properties(driver_fabric_sweep PROPERTIES LABELS "driver;sweep" TIMEOUT 300
 	RUN_SERIAL ON)
 
+# The same under the sanitizers, with fewer places: one of each thirteen, which meets all kinds of
+# traffic on both ends.
+add_test(NAME driver_fabric_sweep_few
+	COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/fault_sweep" $<TARGET_FILE:braid_driver> ${plugin}
+		${fabric})
+set_tests_properties(driver_fabric_sweep_few PROPERTIES TIMEOUT 300
+	LABELS "driver;sanitize" ENVIRONMENT FAULT_SWEEP_EVERY=13)
+foreach(name allreduce_simple alltoall_ll sendrecv_direct killed sequence at_once phase_cut)
+	set_tests_properties(driver_fabric_${name} PROPERTIES LABELS "driver;sanitize")
+endforeach()
+
 # A fixed set of random runs; more seeds: fault_random DRIVER PLUGIN FABRIC_DIR FIRST COUNT.
 add_test(NAME driver_fabric_random
 	COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/fault_random" $<TARGET_FILE:braid_driver> ${plugin}

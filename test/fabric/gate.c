@@ -69,12 +69,18 @@ static bool rules_count(const struct fab_gate *gate, enum fab_trigger trigger, e
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		struct fab_rule *rule = &gate->root->rules[i];
+		uint64_t weight;
 
 		if (!rule_waits(rule, trigger) ||
 		    (trigger == FAB_TRIG_IMMS && rule->spec.edge != edge)) {
 			continue;
 		}
-		rule->seen += amount * rule_weight(gate, rule);
+		/* a rule of another port is counted under that port's lock, by others */
+		weight = rule_weight(gate, rule);
+		if (weight == 0) {
+			continue;
+		}
+		rule->seen += amount * weight;
 		if (rule->seen >= rule->spec.count) {
 			fab_rule_fire(gate->root, gate->dir, i);
 			fired = true;
