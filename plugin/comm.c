@@ -178,3 +178,18 @@ const char *comm_peer_name(const struct comm *comm)
 {
 	return comm->link ? oob_link_name(comm->link) : "(no link)";
 }
+
+struct request *comm_take_request(struct comm *comm, enum request_type type, struct memory *memory)
+{
+	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
+		struct request *request = &comm->requests[(comm->request_hint + i) % REQUESTS_MAX];
+
+		if (!request->busy) {
+			comm->request_hint = (comm->request_hint + i + 1) % REQUESTS_MAX;
+			*request = (struct request){
+				.comm = comm, .type = type, .busy = true, .memory = memory};
+			return request;
+		}
+	}
+	return NULL;
+}

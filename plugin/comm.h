@@ -76,7 +76,6 @@ struct comm_path {
 /** Rings in our own registered memory, one page-aligned block. */
 struct comm_rings {
 	void *block;
-	size_t block_len_bytes;
 	struct ib_mr *mr;
 	struct wire_cts *cts;  /* sender: written by the peer; receiver: source of the writes */
 	struct wire_ack *acks; /* sender: written by the peer; receiver: source of the writes */
@@ -168,6 +167,9 @@ bool comm_fail_setup(struct comm *comm, int err, const char *why);
 
 /** Send a frame to the peer's comm. Any thread. 0, or -errno; -EPIPE: the peer is gone. */
 int comm_send(struct comm *comm, struct frame *frame);
+
+/** A free request slot, marked busy; NULL when all are in use. Lock held. */
+struct request *comm_take_request(struct comm *comm, enum request_type type, struct memory *memory);
 
 const char *comm_peer_name(const struct comm *comm);
 

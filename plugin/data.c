@@ -12,22 +12,6 @@
  * four times a second. No system call, no allocation (P8).
  */
 
-static struct request *take_request(struct comm *comm, enum request_type type,
-				    struct memory *memory)
-{
-	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
-		struct request *request = &comm->requests[(comm->request_hint + i) % REQUESTS_MAX];
-
-		if (!request->busy) {
-			comm->request_hint = (comm->request_hint + i + 1) % REQUESTS_MAX;
-			*request = (struct request){
-				.comm = comm, .type = type, .busy = true, .memory = memory};
-			return request;
-		}
-	}
-	return NULL;
-}
-
 static uint32_t key_mask(const struct comm *comm, const struct memory *memory)
 {
 	uint32_t mask = 0;
@@ -55,7 +39,7 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 	pthread_mutex_lock(&comm->lock);
 	now_ns = clock_mono_ns();
 	rc = comm_error(comm);
-	req = rc ? NULL : take_request(comm, REQUEST_SEND, memory);
+	req = rc ? NULL : comm_take_request(comm, REQUEST_SEND, memory);
 	if (!req) {
 		goto unlock;
 	}
@@ -103,7 +87,7 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 	pthread_mutex_lock(&comm->lock);
 	now_ns = clock_mono_ns();
 	rc = comm_error(comm);
-	req = rc ? NULL : take_request(comm, REQUEST_RECV, memory);
+	req = rc ? NULL : comm_take_request(comm, REQUEST_RECV, memory);
 	if (!req) {
 		goto unlock;
 	}

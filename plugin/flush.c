@@ -109,22 +109,6 @@ static int post_reads(struct comm *comm, struct request *req, void *data, uint64
 	return 0;
 }
 
-static struct request *take_flush(struct comm *comm, struct memory *memory)
-{
-	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
-		struct request *req = &comm->requests[i];
-
-		if (!req->busy) {
-			*req = (struct request){.comm = comm,
-						.type = REQUEST_FLUSH,
-						.busy = true,
-						.memory = memory};
-			return req;
-		}
-	}
-	return NULL;
-}
-
 int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **mhs, void **request)
 {
 	struct comm *comm = recv_comm;
@@ -144,7 +128,7 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 	}
 	pthread_mutex_lock(&comm->lock);
 	rc = comm_error(comm);
-	req = rc ? NULL : take_flush(comm, memory);
+	req = rc ? NULL : comm_take_request(comm, REQUEST_FLUSH, memory);
 	if (req) {
 		rc = post_reads(comm, req, data[last], clock_mono_ns());
 		req->busy = rc == 0;

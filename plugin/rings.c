@@ -42,7 +42,6 @@ int comm_rings_create(struct comm *comm)
 		return rc;
 	}
 	rings->block = block;
-	rings->block_len_bytes = len;
 	rings->cts = (struct wire_cts *)(void *)block;
 	rings->acks = (struct wire_ack *)(void *)(block + cts_len);
 	rings->records = (struct wire_record *)(void *)(block + cts_len + ack_len);
