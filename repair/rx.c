@@ -144,7 +144,6 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 			report->again_count++;
 		}
 	}
-	rx->cts_again_count += report->again_count;
 	if (rx->ack_path == (int)path) {
 		rx->ack_path = -1; /* it may be lost with the path: say it again */
 	}

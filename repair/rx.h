@@ -35,7 +35,6 @@ struct repair_rx {
 	uint64_t cts_seq;                  /* no entry below is wanted */
 	int ack_path;                      /* path of that write, -1: none */
 	struct repair_rx_slot slots[WINDOW_MSGS];
-	uint64_t cts_again_count;
 };
 
 struct repair_recv {

@@ -109,7 +109,6 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 		msg->wrs_out--;
 		return false;
 	}
-	tx->sent_bytes += len;
 	return true;
 }
 
@@ -223,8 +222,6 @@ static void tx_reconcile(struct repair_end *end, unsigned int path, const struct
 		report->replay_bytes += pieces_len_bytes(msg, missing);
 		report->replay_pieces += (uint32_t)__builtin_popcount(missing);
 	}
-	tx->replay_bytes += report->replay_bytes;
-	tx->replay_pieces += report->replay_pieces;
 }
 
 static bool tx_starved(const struct repair_end *end)

@@ -33,7 +33,6 @@ struct repair_tx {
 	uint64_t released_seq;       /* every message below was reported done */
 	uint64_t pump_seq;           /* no message below has a piece that waits to be posted */
 	struct repair_tx_msg msgs[WINDOW_MSGS];
-	uint64_t sent_bytes, replay_bytes, replay_pieces;
 };
 
 struct repair_send {
