@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/rule.h"
+#include "test/fabric/words.h"
 
 #include <infiniband/verbs.h>
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define WORD_LEN 32
 
 /* Keys every rule may have, then those of enum fab_arg. */
 enum key {
@@ -130,66 +128,6 @@ const char *fab_action_name(enum fab_action action)
 	return action_names[action];
 }
 
-/* Edit distance of two short words. */
-static size_t word_distance(const char *a, const char *b)
-{
-	size_t row[WORD_LEN + 1];
-	size_t b_len = strnlen(b, WORD_LEN);
-
-	for (size_t j = 0; j <= b_len; j++) {
-		row[j] = j;
-	}
-	for (size_t i = 0; a[i] != '\0' && i < WORD_LEN; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i + 1;
-		for (size_t j = 0; j < b_len; j++) {
-			size_t best = diagonal + (a[i] == b[j] ? 0 : 1);
-
-			diagonal = row[j + 1];
-			best = row[j] + 1 < best ? row[j] + 1 : best;
-			best = diagonal + 1 < best ? diagonal + 1 : best;
-			row[j + 1] = best;
-		}
-	}
-	return row[b_len];
-}
-
-/* Index of `word` in `names`, or -1 with the complaint written. */
-static int word_find(const char *word, const char *const *names, int count, const char *what,
-		     char *why, size_t why_len)
-{
-	int nearest = 0;
-
-	for (int i = 0; i < count; i++) {
-		if (strcmp(word, names[i]) == 0) {
-			return i;
-		}
-		if (word_distance(word, names[i]) < word_distance(word, names[nearest])) {
-			nearest = i;
-		}
-	}
-	snprintf(why, why_len, "unknown %s '%s', nearest is '%s'", what, word, names[nearest]);
-	return -1;
-}
-
-static int number_parse(const char *key, const char *text, uint64_t max, uint64_t *value, char *why,
-			size_t why_len)
-{
-	char *end;
-	unsigned long long got;
-
-	errno = 0;
-	got = strtoull(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || got > max) {
-		snprintf(why, why_len, "%s='%s' is not a whole number from 0 to %llu", key, text,
-			 (unsigned long long)max);
-		return -EINVAL;
-	}
-	*value = got;
-	return 0;
-}
-
 /* A number from 0 to 1 with a point, into parts per billion. */
 static int share_parse(const char *text, uint64_t *ppb, char *why, size_t why_len)
 {
@@ -220,8 +158,8 @@ static int trigger_parse(struct parse *parse, enum fab_trigger trigger, const ch
 		return -EINVAL;
 	}
 	parse->spec->trigger = trigger;
-	return number_parse(key, value, UINT64_MAX / 2, &parse->spec->count, parse->why,
-			    parse->why_len);
+	return fab_number_parse(key, value, UINT64_MAX / 2, &parse->spec->count, parse->why,
+				parse->why_len);
 }
 
 static int arg_parse(struct parse *parse, enum fab_arg arg, const char *value)
@@ -229,8 +167,8 @@ static int arg_parse(struct parse *parse, enum fab_arg arg, const char *value)
 	int type;
 
 	if (arg == FAB_ARG_CALL) {
-		type = word_find(value, call_names, FAB_CALL_COUNT, "call", parse->why,
-				 parse->why_len);
+		type = fab_word_find(value, call_names, FAB_CALL_COUNT, "call", parse->why,
+				     parse->why_len);
 		parse->spec->args[arg] = type < 0 ? 0 : (uint64_t)type;
 		return type < 0 ? -EINVAL : 0;
 	}
@@ -238,13 +176,13 @@ static int arg_parse(struct parse *parse, enum fab_arg arg, const char *value)
 		return share_parse(value, &parse->spec->args[arg], parse->why, parse->why_len);
 	}
 	if (arg == FAB_ARG_TYPE) {
-		type = word_find(value, event_names, EVENT_COUNT, "type", parse->why,
-				 parse->why_len);
+		type = fab_word_find(value, event_names, EVENT_COUNT, "type", parse->why,
+				     parse->why_len);
 		parse->spec->args[arg] = type < 0 ? 0 : (uint64_t)event_types[type];
 		return type < 0 ? -EINVAL : 0;
 	}
-	return number_parse(key_names[KEY_ARGS + (int)arg], value, arg_max[arg],
-			    &parse->spec->args[arg], parse->why, parse->why_len);
+	return fab_number_parse(key_names[KEY_ARGS + (int)arg], value, arg_max[arg],
+				&parse->spec->args[arg], parse->why, parse->why_len);
 }
 
 static int key_parse(struct parse *parse, enum key key, const char *value)
@@ -256,22 +194,22 @@ static int key_parse(struct parse *parse, enum key key, const char *value)
 
 	switch (key) {
 	case KEY_HOST:
-		rc = number_parse(name, value, FAB_MAX_HOSTS - 1, &number, parse->why,
-				  parse->why_len);
+		rc = fab_number_parse(name, value, FAB_MAX_HOSTS - 1, &number, parse->why,
+				      parse->why_len);
 		spec->host = (uint32_t)number;
 		return rc;
 	case KEY_RAIL:
-		rc = number_parse(name, value, FAB_MAX_RAILS - 1, &number, parse->why,
-				  parse->why_len);
+		rc = fab_number_parse(name, value, FAB_MAX_RAILS - 1, &number, parse->why,
+				      parse->why_len);
 		spec->rail = (uint32_t)number;
 		return rc;
 	case KEY_DIR:
-		rc = word_find(value, dir_names, 3, "dir", parse->why, parse->why_len);
+		rc = fab_word_find(value, dir_names, 3, "dir", parse->why, parse->why_len);
 		spec->dirs = rc == 2 ? FAB_DIR_BOTH : 1u << (rc & 1);
 		return rc < 0 ? -EINVAL : 0;
 	case KEY_EDGE:
-		rc = word_find(value, edge_names, FAB_EDGE_COUNT, "edge", parse->why,
-			       parse->why_len);
+		rc = fab_word_find(value, edge_names, FAB_EDGE_COUNT, "edge", parse->why,
+				   parse->why_len);
 		spec->edge = (enum fab_edge)(rc < 0 ? 0 : rc);
 		return rc < 0 ? -EINVAL : 0;
 	case KEY_BYTES:
@@ -346,7 +284,7 @@ static int word_parse(struct parse *parse, char *word)
 		return -EINVAL;
 	}
 	*value++ = '\0';
-	key = word_find(word, key_names, KEY_COUNT, "key", parse->why, parse->why_len);
+	key = fab_word_find(word, key_names, KEY_COUNT, "key", parse->why, parse->why_len);
 	if (key < 0) {
 		return -EINVAL;
 	}
@@ -383,7 +321,7 @@ int fab_rule_parse(const char *text, struct fab_rule_spec *spec, char *why, size
 		snprintf(why, why_len, "no action");
 		return -EINVAL;
 	}
-	action = word_find(word, action_names, FAB_ACT_COUNT, "action", why, why_len);
+	action = fab_word_find(word, action_names, FAB_ACT_COUNT, "action", why, why_len);
 	if (action < 0) {
 		return -EINVAL;
 	}
