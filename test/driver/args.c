@@ -41,6 +41,7 @@ enum key {
 	KEY_CLOSE,
 	KEY_ENV,
 	KEY_RANK_ENV,
+	KEY_WRAPPER,
 	KEY_AT,
 	KEY_KILL,
 	KEY_STOP,
@@ -54,6 +55,10 @@ static const struct argp_option option_table[] = {
 	{"api", KEY_API, "N", 0, "Net API version: 6 to 12 (default 8)", 1},
 	{"env", KEY_ENV, "NAME=VALUE", 0, "Environment for the ranks; may be repeated", 1},
 	{"env-rank", KEY_RANK_ENV, "R:NAME=VALUE", 0, "The same for rank R alone", 1},
+	{"wrapper", KEY_WRAPPER, "COMMAND", 0,
+	 "Shell words in front of each rank's own command, $RANK is its number: to start it "
+	 "elsewhere, as 'ip netns exec host$RANK'",
+	 1},
 	{"ranks", KEY_RANKS, "N", 0, "Number of processes, 2 to 16 (default 2)", 2},
 	{"op", KEY_OP, "LIST", 0, "allreduce, alltoall, sendrecv or all (default allreduce)", 2},
 	{"sizes", KEY_SIZES, "LIST", 0,
@@ -483,6 +488,9 @@ static error_t option_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_RANK_ENV:
 		rank_env_read(state, opt, arg);
+		return 0;
+	case KEY_WRAPPER:
+		text_copy(state, opt->wrapper, sizeof(opt->wrapper), arg);
 		return 0;
 	case KEY_RANK:
 		opt->rank = (int)number_read(state, arg, OPT_RANKS_MAX - 1);

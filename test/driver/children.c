@@ -58,6 +58,28 @@ static void fabric_env(const struct options *opt, const char *run_dir, uint32_t 
 	}
 }
 
+/** Become the rank's program, by way of the wrapper if there is one: it keeps this process's id. */
+static void rank_exec(const struct options *opt, uint32_t rank, char **argv)
+{
+	char text[OPT_TEXT_MAX + 32];
+	char self[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *words[] = {(char *)"sh", (char *)"-c", text,    argv[0], self,
+			 argv[1],      argv[2],      argv[3], argv[4], NULL};
+
+	if (!opt->wrapper[0]) {
+		execv("/proc/self/exe", argv);
+		return;
+	}
+	if (len < 0) {
+		return;
+	}
+	self[len] = '\0';
+	env_set("RANK", "%u", rank);
+	snprintf(text, sizeof(text), "exec %s \"$@\"", opt->wrapper);
+	execv("/bin/sh", words);
+}
+
 _Noreturn static void child_exec(const struct options *opt, const char *run_dir, uint32_t rank,
 				 int shm_fd)
 {
@@ -83,7 +105,7 @@ _Noreturn static void child_exec(const struct options *opt, const char *run_dir,
 			env_put(opt->rank_envs[i].text);
 		}
 	}
-	execv("/proc/self/exe", argv);
+	rank_exec(opt, rank, argv);
 	fprintf(stderr, "driver: exec: %s\n", strerror(errno));
 	_exit(127);
 }

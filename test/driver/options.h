@@ -107,6 +107,7 @@ struct options {
 	uint32_t env_count;
 	struct opt_rank_env rank_envs[OPT_ENVS_MAX]; /**< these override `envs` */
 	uint32_t rank_env_count;
+	char wrapper[OPT_TEXT_MAX]; /**< shell words before a rank's command line; empty: none */
 	struct opt_command commands[OPT_COMMANDS_MAX]; /**< run one after the other, as given */
 	uint32_t command_count;
 	/* Set only in a rank's process. */

@@ -55,6 +55,8 @@ endforeach()
 # A user buffer that was late-written while the result was still in use is simply wrong.
 driver_red(env_rank "wrong_elements=[1-9]" none --proto direct
 	--env-rank "1:LOOPBACK_FAULT=late:11")
+driver_red(wrapper "wrong_elements=[1-9]" none --proto direct
+	--wrapper "env LOOPBACK_FAULT=$(test $RANK = 0 && echo none || echo late:11)")
 driver_red(late_direct "wrong_elements=[1-9]" late:11 --proto direct)
 driver_red(torn_ll "wrong_elements=[1-9]" torn:11 --proto ll)
 driver_red(change_ll "wrong_elements=[1-9]" change:11 --proto ll)
