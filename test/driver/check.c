@@ -209,7 +209,7 @@ void check_result(struct rank *rank)
 	const struct options *opt = rank->opt;
 	const struct job *job = &rank->job;
 	size_t count = job->size_bytes / sizeof(uint32_t);
-	uint32_t keys[OPT_RANKS_MAX];
+	uint32_t keys[OPT_RANKS_MAX] = {0};
 	uint32_t me = (uint32_t)rank->id;
 	uint32_t ranks = opt->rank_count;
 	size_t part = ranks ? count / ranks : 0;

@@ -176,6 +176,17 @@ void children_signal(struct children *children, uint32_t rank, int signal)
 	}
 }
 
+void children_epitaph(const struct children *children, uint32_t rank, char *text, size_t cap)
+{
+	int status = children->status[rank];
+
+	if (WIFSIGNALED(status)) {
+		snprintf(text, cap, "signal %d", WTERMSIG(status));
+	} else {
+		snprintf(text, cap, "exit status %d", WEXITSTATUS(status));
+	}
+}
+
 bool children_clean(const struct children *children, uint32_t rank)
 {
 	return !children->pids[rank] && WIFEXITED(children->status[rank]) &&

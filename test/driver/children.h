@@ -5,6 +5,7 @@
 #include "test/driver/options.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /** The ranks' processes, all started by this one. */
@@ -27,6 +28,8 @@ uint32_t children_poll(struct children *children);
 void children_finish(struct children *children, uint32_t wait_ms);
 /** Send a signal to one rank, if it still runs. */
 void children_signal(struct children *children, uint32_t rank, int signal);
+/** How a rank that is gone ended, in words: "exit status 3", "signal 11". */
+void children_epitaph(const struct children *children, uint32_t rank, char *text, size_t cap);
 /** A rank ended by itself with status 0. */
 bool children_clean(const struct children *children, uint32_t rank);
 

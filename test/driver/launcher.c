@@ -61,6 +61,18 @@ static bool survivors_told(struct run *run)
 	return all && some;
 }
 
+static void ended_early(struct run *run, const char *where)
+{
+	char how[32];
+
+	for (uint32_t rank = 0; rank < run->opt->rank_count; rank++) {
+		if (!run->children.pids[rank]) {
+			children_epitaph(&run->children, rank, how, sizeof(how));
+			run_fail(run, "%s: rank %u ended early, %s", where, rank, how);
+		}
+	}
+}
+
 /** Something went wrong while the ranks were on their way to the gate? Then say so, stop them. */
 static int wait_check(struct run *run, const char *where, uint64_t deadline_ns)
 {
@@ -74,9 +86,12 @@ static int wait_check(struct run *run, const char *where, uint64_t deadline_ns)
 			return -ECONNRESET;
 		}
 		late = clock_mono_ns() > run->killed.at_ns + REMOTE_WAIT_MS * NS_PER_MS;
-	} else if (running < run->opt->rank_count || errors) {
-		run_fail(run, "%s: %s", where,
-			 errors ? "the plugin returned an error" : "a rank ended early");
+	} else if (errors) {
+		run_fail(run, "%s: the plugin returned an error", where);
+		shared_stop(run->shared, STOP_QUIET);
+		return -ECHILD;
+	} else if (running < run->opt->rank_count) {
+		ended_early(run, where);
 		shared_stop(run->shared, STOP_QUIET);
 		return -ECHILD;
 	}
@@ -226,9 +241,12 @@ static void phases_run(struct run *run)
 
 static void verdict_ok(struct run *run)
 {
+	char how[32];
+
 	for (uint32_t rank = 0; rank < run->opt->rank_count; rank++) {
 		if (!children_clean(&run->children, rank)) {
-			run_fail(run, "rank %u did not end cleanly", rank);
+			children_epitaph(&run->children, rank, how, sizeof(how));
+			run_fail(run, "rank %u did not end cleanly: %s", rank, how);
 		}
 	}
 	if (run_failures(run)) {
