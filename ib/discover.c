@@ -79,6 +79,7 @@ static const char *fill_port(const struct discovery *d, const struct device_scan
 	const char *why = ib_port_read(&port, d->cfg, NULL, &state);
 
 	if (why == NULL) {
+		ib_gid_warn(&port, d->cfg, &state.picked);
 		rail->addr = state.addr;
 		rail->link_layer = state.link_layer;
 		rail->speed_mbps = state.speed_mbps;

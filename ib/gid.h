@@ -57,11 +57,17 @@ struct gid_port {
 
 /**
  * Choose and read the GID of a port. InfiniBand: index 0, or 1 when that one routes between
- * subnets. RoCE: NCCL_IB_GID_INDEX when set, else ib_gid_choose() over the table. Warns when only a
- * link-local one is left or the wish was not met. Blocks on device files. 0, -ENOENT when there is
- * none, or what verbs said.
+ * subnets. RoCE: NCCL_IB_GID_INDEX when set, else ib_gid_choose() over the table. Blocks on device
+ * files. 0, -ENOENT when there is none, or what verbs said.
  */
 int ib_gid_pick(const struct gid_port *port, const struct braid_config *cfg, struct gid_entry *out);
+
+/**
+ * Warn if a GID that was picked is a link-local one or does not meet the wish. Apart from the pick,
+ * which is tried again and again while a port is out: said when the GID is taken into use.
+ */
+void ib_gid_warn(const struct gid_port *port, const struct braid_config *cfg,
+		 const struct gid_entry *entry);
 
 /** Find a GID in the port's table again, in the RoCE version wanted if it is there twice. As pick.
  */

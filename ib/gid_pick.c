@@ -60,22 +60,25 @@ static int entry_read(const struct gid_port *port, int idx, struct gid_entry *ou
 	return 0;
 }
 
-static void warn_choice(const struct gid_port *port, const struct gid_wish *wish,
-			const struct gid_entry *entry)
+void ib_gid_warn(const struct gid_port *port, const struct braid_config *cfg,
+		 const struct gid_entry *entry)
 {
 	char text[GID_TEXT_MAX_BYTES];
 
+	if (port->link_layer != RAIL_LINK_ETHERNET || cfg->ib_gid_idx >= 0) {
+		return;
+	}
 	(void)ib_gid_text(&entry->gid, text);
 	if (ib_gid_is_link_local(&entry->gid)) {
 		LOG_WARN("%s:%u: only link-local addresses in the GID table, using index %d (%s); "
 			 "peers behind a router are out of reach: give the interface an address",
 			 port->device, port->port, entry->idx, text);
-	} else if (!ib_gid_in_range(&entry->gid, wish->range)) {
+	} else if (!ib_gid_in_range(&entry->gid, cfg->ib_addr_range)) {
 		LOG_WARN("%s:%u: no GID in NCCL_IB_ADDR_RANGE=%s, using index %d (%s)",
-			 port->device, port->port, wish->range, entry->idx, text);
-	} else if (entry->roce_version != 0 && entry->roce_version != wish->roce_version) {
+			 port->device, port->port, cfg->ib_addr_range, entry->idx, text);
+	} else if (entry->roce_version != 0 && entry->roce_version != cfg->ib_roce_version) {
 		LOG_WARN("%s:%u: no usable GID of RoCE version %d, using index %d (%s, version %d)",
-			 port->device, port->port, wish->roce_version, entry->idx, text,
+			 port->device, port->port, cfg->ib_roce_version, entry->idx, text,
 			 entry->roce_version);
 	}
 }
@@ -104,7 +107,6 @@ static int pick_roce(const struct gid_port *port, const struct braid_config *cfg
 	if (best < 0) {
 		return best;
 	}
-	warn_choice(port, &wish, &table[best]);
 	*out = table[best];
 	return 0;
 }

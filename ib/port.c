@@ -33,17 +33,15 @@ static uint8_t link_layer(const struct ibv_port_attr *attr)
 }
 
 static const char *read_gid(const struct gid_port *port, const struct braid_config *cfg,
-			    const union ibv_gid *keep, struct ib_rail_addr *out)
+			    const union ibv_gid *keep, struct port_state *out)
 {
-	struct gid_entry entry;
-
-	if ((keep == NULL || ib_gid_find(port, cfg, keep, &entry) != 0) &&
-	    ib_gid_pick(port, cfg, &entry) != 0) {
+	if ((keep == NULL || ib_gid_find(port, cfg, keep, &out->picked) != 0) &&
+	    ib_gid_pick(port, cfg, &out->picked) != 0) {
 		return cfg->ib_gid_idx >= 0 ? "no address at NCCL_IB_GID_INDEX in its GID table"
 					    : "no usable address in its GID table";
 	}
-	out->gid = entry.gid;
-	out->gid_index = entry.idx;
+	out->addr.gid = out->picked.gid;
+	out->addr.gid_index = out->picked.idx;
 	return NULL;
 }
 
@@ -74,7 +72,7 @@ const char *ib_port_read(struct gid_port *port, const struct braid_config *cfg,
 	}
 	port->link_layer = state.link_layer;
 	port->table_len = attr.gid_tbl_len;
-	why = read_gid(port, cfg, keep, &state.addr);
+	why = read_gid(port, cfg, keep, &state);
 	if (why == NULL) {
 		*out = state;
 	}

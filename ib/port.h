@@ -8,6 +8,7 @@
 /** What a port is like now. */
 struct port_state {
 	struct ib_rail_addr addr;
+	struct gid_entry picked; /* its GID, as the table has it: for ib_gid_warn() */
 	uint32_t speed_mbps;
 	uint16_t pkey_index;
 	uint8_t link_layer; /* enum rail_link_layer */

@@ -78,6 +78,7 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 		rail->addr = now.addr;
 		pthread_mutex_unlock(&rail->rails->addr_lock);
 		log_moved(rail, &before, &now.addr);
+		ib_gid_warn(&port, cfg, &now.picked);
 	}
 	return 0;
 }

@@ -167,6 +167,8 @@ static void test_pick(void **state)
 	port.table_len = 1;
 	assert_int_equal(ib_gid_pick(&port, &cfg, &got), 0);
 	assert_int_equal(got.idx, 0);
+	assert_string_equal(fake.log, ""); /* a try says nothing */
+	ib_gid_warn(&port, &cfg, &got);
 	assert_non_null(strstr(fake.log, "WARN NET/Braid fab0:1: only link-local"));
 
 	/* InfiniBand takes index 0, whatever the other variables say, or a routed entry at 1 */
@@ -181,6 +183,40 @@ static void test_pick(void **state)
 	fake_close_device(ctx);
 }
 
+/* Wishes that the table cannot meet are said, others not. */
+static void test_warn(void **state)
+{
+	struct gid_port port = {.device = "fab0", .port = 1, .link_layer = RAIL_LINK_ETHERNET};
+	struct gid_entry got = entry("10.0.0.7", 2);
+	struct braid_config cfg;
+
+	(void)state;
+	fake_reset();
+	config_default(&cfg);
+	ib_gid_warn(&port, &cfg, &got);
+	assert_string_equal(fake.log, "");
+	strcpy(cfg.ib_addr_range, "10.0.0.0/29");
+	ib_gid_warn(&port, &cfg, &got);
+	assert_string_equal(fake.log, "");
+	cfg.ib_roce_version = 1;
+	ib_gid_warn(&port, &cfg, &got);
+	assert_non_null(strstr(fake.log, "WARN NET/Braid fab0:1: no usable GID of RoCE version 1"));
+	strcpy(cfg.ib_addr_range, "10.0.0.0/30");
+	ib_gid_warn(&port, &cfg, &got);
+	assert_non_null(
+		strstr(fake.log, "no GID in NCCL_IB_ADDR_RANGE=10.0.0.0/30, using index 0"));
+
+	/* an index that the user named is the user's business, and InfiniBand has no such wishes */
+	fake_reset();
+	got = entry("fe80::1", 2);
+	cfg.ib_gid_idx = 0;
+	ib_gid_warn(&port, &cfg, &got);
+	cfg.ib_gid_idx = -1;
+	port.link_layer = RAIL_LINK_INFINIBAND;
+	ib_gid_warn(&port, &cfg, &got);
+	assert_string_equal(fake.log, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -188,7 +224,7 @@ int main(void)
 		cmocka_unit_test(test_routable_first), cmocka_unit_test(test_range),
 		cmocka_unit_test(test_in_range),       cmocka_unit_test(test_unusable),
 		cmocka_unit_test(test_text),           cmocka_unit_test(test_flid),
-		cmocka_unit_test(test_pick),
+		cmocka_unit_test(test_pick),           cmocka_unit_test(test_warn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

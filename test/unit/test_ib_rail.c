@@ -340,11 +340,39 @@ static void test_refresh_link_local(void **state)
 	dev->gids[1] = (union ibv_gid){.raw = {0}};
 	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), -ENETDOWN);
 	assert_true(logged("rail fab0:1: still out: its address is gone"));
-	dev->gids[2] = ip4(7); /* another one, at another index */
+	assert_false(logged("only link-local")); /* which is not taken, so not worth a warning */
+	dev->gids[2] = ip4(7);                   /* another one, at another index */
 	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
 	ib_rail_addr_get(&rails->rails[0], &addr);
 	assert_int_equal(addr.gid_index, 2);
 	assert_int_equal(addr.gid.raw[15], 7);
+	close_rails(rails);
+}
+
+/* An address that is not what the user asked for is worth one line, not one for each attempt. */
+static void test_refresh_warns_once(void **state)
+{
+	struct fake_device *dev = &fake.devices[0];
+	struct ib_rails *rails;
+	bool moved;
+
+	(void)state;
+	fake.device_count = 1;
+	dev->link_layer = IBV_LINK_LAYER_ETHERNET;
+	dev->gid_count = 1;
+	dev->gids[0] = ip4(9);
+	dev->gid_types[0] = IBV_GID_TYPE_ROCE_V2;
+	strcpy(cfg.ib_addr_range, "10.0.0.8/29");
+	rails = open_rails(1);
+	assert_false(logged("WARN"));
+	dev->gids[0] = ip4(1);
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	assert_true(moved);
+	assert_true(logged("WARN NET/Braid fab0:1: no GID in NCCL_IB_ADDR_RANGE=10.0.0.8/29"));
+	fake.log[0] = '\0';
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	assert_false(moved);
+	assert_false(logged("WARN"));
 	close_rails(rails);
 }
 
@@ -477,6 +505,7 @@ int main(void)
 		cmocka_unit_test_setup(test_twin, setup),
 		cmocka_unit_test_setup(test_refresh_moved, setup),
 		cmocka_unit_test_setup(test_refresh_link_local, setup),
+		cmocka_unit_test_setup(test_refresh_warns_once, setup),
 		cmocka_unit_test_setup(test_refresh_out, setup),
 		cmocka_unit_test_setup(test_port_events, setup),
 		cmocka_unit_test_setup(test_qp_events, setup),
