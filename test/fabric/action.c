@@ -152,6 +152,8 @@ void fab_action_apply(struct fab_root *root, struct fab_rule *rule)
 
 struct telling {
 	struct fab_event event;
+	uint32_t rail; /* a port event bears the number of this rail's port on each device ... */
+	bool is_other; /* ... unless the rule names a port */
 	uint32_t times;
 	uint64_t nth; /* QPs to pass before the one to break; 0 = none */
 };
@@ -159,9 +161,13 @@ struct telling {
 static void tell_inst(struct fab_inst *inst, void *arg)
 {
 	const struct telling *telling = arg;
+	struct fab_event event = telling->event;
 
+	if (!telling->is_other) {
+		event.number = telling->rail - inst->rail + 1;
+	}
 	for (uint32_t i = 0; i < telling->times; i++) {
-		fab_inst_post_event(inst, &telling->event);
+		fab_inst_post_event(inst, &event);
 	}
 	fab_inst_ring(inst);
 }
@@ -194,7 +200,8 @@ static void break_nth(struct fab_inst *inst, void *arg)
 		struct fab_qp_slot *slot = &inst->qps[i];
 		uint32_t state = atomic_load_explicit(&slot->state, memory_order_seq_cst);
 
-		if (atomic_load_explicit(&slot->qpn, memory_order_relaxed) == 0) {
+		if (atomic_load_explicit(&slot->qpn, memory_order_relaxed) == 0 ||
+		    slot->own_rail != telling->rail) {
 			continue;
 		}
 		if (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
@@ -216,8 +223,10 @@ void fab_action_tell(struct fab_root *root, const char *dir, const struct fab_ru
 		.event = {.type = rule->event_type,
 			  .kind = rule->event_type == IBV_EVENT_DEVICE_FATAL ? FAB_EVENT_DEVICE
 									     : FAB_EVENT_PORT,
-			  .number = other != 0 ? (uint32_t)other : 1,
+			  .number = (uint32_t)other,
 			  .due_ns = delay_ns != 0 ? fab_now_ns() + delay_ns : 0},
+		.rail = spec->rail,
+		.is_other = other != 0,
 		.times = 1 + atomic_load_explicit(&port->event_twice, memory_order_seq_cst),
 		.nth = spec->args[FAB_ARG_NTH] != 0 ? spec->args[FAB_ARG_NTH] : 1,
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/lib.h"
+#include "test/fabric/sysfs/gids.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,15 +19,6 @@ uint64_t fab_addr_guid(uint32_t host, uint32_t rail)
 void fab_addr_gid(const struct fab_lib *lib, uint32_t host, uint32_t rail, union ibv_gid *gid)
 {
 	memset(gid, 0, sizeof(*gid));
-	if (lib->roce) { /* ::ffff:10.77.rail.host+1 */
-		gid->raw[10] = 0xff;
-		gid->raw[11] = 0xff;
-		gid->raw[12] = 10;
-		gid->raw[13] = 77;
-		gid->raw[14] = (uint8_t)rail;
-		gid->raw[15] = (uint8_t)(host + 1);
-		return;
-	}
 	gid->raw[0] = 0xfe;
 	gid->raw[1] = 0x80;
 	/* Rails that do not reach each other are different subnets. */
@@ -54,13 +46,13 @@ static int resolve_gid(const struct fab_lib *lib, const union ibv_gid *gid, uint
 	return -EINVAL;
 }
 
-int fab_addr_resolve(const struct fab_lib *lib, const struct ibv_ah_attr *ah, uint32_t *host,
-		     uint32_t *rail)
+int fab_addr_resolve(const struct fab_lib *lib, bool roce, const struct ibv_ah_attr *ah,
+		     uint32_t *host, uint32_t *rail)
 {
 	uint32_t number;
 
-	if (lib->roce) {
-		return ah->is_global != 0 ? resolve_gid(lib, &ah->grh.dgid, host, rail) : -EINVAL;
+	if (roce) {
+		return ah->is_global != 0 ? fab_gid_owner(ah->grh.dgid.raw, host, rail) : -EINVAL;
 	}
 	if (ah->dlid == 0) {
 		return ah->is_global != 0 ? resolve_gid(lib, &ah->grh.dgid, host, rail) : -EINVAL;

@@ -19,10 +19,11 @@ struct fab_ctx {
 	struct ibv_context ibv; /* first: the caller's pointer */
 	struct fab_lib *lib;
 	struct fab_inst *inst;
-	struct fab_port *port;
+	struct fab_port *port; /* port 1 */
+	const struct fab_dev *dev;
 	uint32_t host;
-	uint32_t rail;
-	int event_fd; /* the engine's end of the pipe behind async_fd */
+	uint32_t rail; /* of port 1 */
+	int event_fd;  /* the engine's end of the pipe behind async_fd */
 
 	pthread_mutex_t lock; /* the tables below and the heap; then only queue_lock may be taken */
 	uint64_t heap_next;
@@ -62,8 +63,16 @@ static inline struct fab_ctx *fab_ctx_of(struct ibv_context *context)
 /** Dead by nic_death, now or before: the adapter does nothing any more for this context. */
 static inline bool fab_ctx_dead(const struct fab_ctx *ctx)
 {
-	return atomic_load_explicit(&ctx->port->dead_count, memory_order_acquire) !=
+	return fab_root_deaths(ctx->lib->root, ctx->host, ctx->rail, ctx->dev->port_count) !=
 	       ctx->inst->dead_count;
+}
+
+/** The rail behind port `port_num`, from 1 on; NULL when the device has no such port. */
+static inline struct fab_port *fab_ctx_port(const struct fab_ctx *ctx, uint32_t port_num)
+{
+	return port_num - 1 < ctx->dev->port_count
+		       ? fab_root_port(ctx->lib->root, ctx->host, ctx->rail + port_num - 1)
+		       : NULL;
 }
 
 /** Space in the instance file, zeroed, 64-byte aligned; 0 when it is full. */

@@ -21,15 +21,15 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (lib == NULL) {
 		return NULL;
 	}
-	list = calloc(lib->rail_count + 1, sizeof(struct ibv_device *));
+	list = calloc(lib->dev_count + 1, sizeof(struct ibv_device *));
 	if (list == NULL) {
 		return NULL;
 	}
-	for (uint32_t i = 0; i < lib->rail_count; i++) {
+	for (uint32_t i = 0; i < lib->dev_count; i++) {
 		list[i] = &lib->devs[i].ibv;
 	}
 	if (num_devices != NULL) {
-		*num_devices = (int)lib->rail_count;
+		*num_devices = (int)lib->dev_count;
 	}
 	return list;
 }
@@ -46,7 +46,7 @@ const char *ibv_get_device_name(struct ibv_device *device)
 
 int ibv_get_device_index(struct ibv_device *device)
 {
-	return (int)((struct fab_dev *)(void *)device)->rail;
+	return (int)((struct fab_dev *)(void *)device - fab_lib_get()->devs);
 }
 
 __be64 ibv_get_device_guid(struct ibv_device *device)
@@ -104,12 +104,14 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	struct fab_lib *lib = fab_lib_get();
 	struct fab_dev *dev = (struct fab_dev *)(void *)device;
 	struct fab_ctx *ctx = calloc(1, sizeof(*ctx));
+	struct fab_inst_ports ports;
 	int rc = -ENOMEM;
 
 	if (lib == NULL || ctx == NULL) {
 		goto free_ctx;
 	}
 	ctx->lib = lib;
+	ctx->dev = dev;
 	ctx->host = lib->host;
 	ctx->rail = dev->rail;
 	ctx->port = fab_root_port(lib->root, lib->host, dev->rail);
@@ -126,7 +128,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (rc != 0) {
 		goto free_ctx;
 	}
-	rc = fab_inst_create(lib->root, lib->dir, lib->host, dev->rail, &ctx->inst);
+	ports = (struct fab_inst_ports){lib->host, dev->rail, dev->port_count};
+	rc = fab_inst_create(lib->root, lib->dir, &ports, &ctx->inst);
 	if (rc != 0) {
 		fab_complain("%s: cannot open %s (%d)", lib->dir, device->name, -rc);
 		goto close_pipe;

@@ -82,7 +82,7 @@ static char proc_stat(uint32_t pid, uint64_t *start)
 	return state;
 }
 
-int fab_inst_create(struct fab_root *root, const char *dir, uint32_t host, uint32_t rail,
+int fab_inst_create(struct fab_root *root, const char *dir, const struct fab_inst_ports *ports,
 		    struct fab_inst **inst)
 {
 	struct fab_inst_row *row;
@@ -105,17 +105,18 @@ int fab_inst_create(struct fab_root *root, const char *dir, uint32_t host, uint3
 	}
 	made->magic = FAB_MAGIC;
 	made->id = id;
-	made->host = host;
-	made->rail = rail;
+	made->host = ports->host;
+	made->rail = ports->rail;
+	made->rail_count = ports->rail_count;
 	made->pid = (uint32_t)getpid();
 	made->base = (uint64_t)(uintptr_t)made;
-	made->dead_count = atomic_load_explicit(&fab_root_port(root, host, rail)->dead_count,
-						memory_order_acquire);
+	made->dead_count = fab_root_deaths(root, ports->host, ports->rail, ports->rail_count);
 	fab_mutex_init(&made->event_lock);
 	row = &root->insts[id];
 	row->pid = made->pid;
-	row->host = host;
-	row->rail = rail;
+	row->host = ports->host;
+	row->rail = ports->rail;
+	row->rail_count = ports->rail_count;
 	proc_stat(row->pid, &row->pid_start);
 	atomic_store_explicit(&row->state, FAB_INST_LIVE, memory_order_release);
 	*inst = made;
@@ -255,7 +256,7 @@ void fab_inst_each(struct fab_root *root, const char *dir, uint32_t host, uint32
 		struct fab_inst *inst;
 
 		if (atomic_load_explicit(&row->state, memory_order_acquire) != FAB_INST_LIVE ||
-		    row->host != host || row->rail != rail) {
+		    row->host != host || rail - row->rail >= row->rail_count) {
 			continue;
 		}
 		inst = fab_inst_peer(root, dir, id);

@@ -8,10 +8,16 @@
 #include <stddef.h>
 
 /**
- * An instance is one opened device: a row in the root and the file inst-N.shm. Creates one for
- * (host, rail) in `dir`. Returns 0 or -errno; -ENOSPC when the ids are used up.
+ * An instance is one opened device: a row in the root and the file inst-N.shm. Creates one in `dir`
+ * for the device of `host` whose ports are the `rail_count` rails from `rail` on. Returns 0 or
+ * -errno; -ENOSPC when the ids are used up.
  */
-int fab_inst_create(struct fab_root *root, const char *dir, uint32_t host, uint32_t rail,
+struct fab_inst_ports {
+	uint32_t host;
+	uint32_t rail;
+	uint32_t rail_count;
+};
+int fab_inst_create(struct fab_root *root, const char *dir, const struct fab_inst_ports *ports,
 		    struct fab_inst **inst);
 
 /** Marks the instance closed, removes its file and unmaps it. Peers may keep it mapped. */
@@ -45,7 +51,7 @@ enum fab_life {
 /** What became of the process of instance `id`; reads /proc, so not for every packet. */
 enum fab_life fab_inst_life(struct fab_root *root, uint32_t id);
 
-/** Calls fn for each live instance of (host, rail). */
+/** Calls fn for each live instance that has (host, rail) among its ports. */
 void fab_inst_each(struct fab_root *root, const char *dir, uint32_t host, uint32_t rail,
 		   void (*fn)(struct fab_inst *inst, void *arg), void *arg);
 

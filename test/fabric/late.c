@@ -52,6 +52,8 @@ static struct fab_late *late_make(const struct fab_move *m, uint64_t len)
 	late->qp_gen = atomic_load_explicit(&qp->slot->gen, memory_order_relaxed);
 	late->ghost.ctx = qp->ctx;
 	late->ghost.idx = qp->idx;
+	late->ghost.port = qp->port;
+	late->ghost.rail = qp->rail;
 	late->ghost.ibv.qp_num = qp->ibv.qp_num;
 	late->ghost.dest_qpn = qp->dest_qpn;
 	late->ghost.path_mtu = qp->path_mtu;
@@ -121,7 +123,7 @@ void fab_late_executed(struct fab_move *m)
 static bool late_step(struct fab_late *late, uint64_t now_ns)
 {
 	struct fab_move m = {.qp = &late->ghost, .wr = late->wr, .late = late, .now_ns = now_ns};
-	struct fab_port *own = late->ghost.ctx->port;
+	struct fab_port *own = late->ghost.port;
 	enum fab_verdict verdict = FAB_LOST;
 
 	if (fab_path_find(&late->ghost, &m.path)) {

@@ -108,6 +108,7 @@ struct fab_qp_slot {
 	_Atomic uint32_t qpn;        /* 0 = slot free */
 	_Atomic uint32_t gen;        /* raised by RESET and destroy: older completions vanish */
 	uint32_t dest_qpn;
+	uint32_t own_rail; /* of the port it is bound to */
 	uint32_t peer_host;
 	uint32_t peer_rail;
 	uint32_t access;
@@ -148,9 +149,10 @@ struct fab_inst {
 	uint32_t magic;
 	uint32_t id;
 	uint32_t host;
-	uint32_t rail;
+	uint32_t rail;       /* of port 1; port P is rail + P - 1 */
+	uint32_t rail_count; /* ports of the device */
 	uint32_t pid;
-	uint32_t dead_count; /* the port's dead_count at open */
+	uint32_t dead_count; /* fab_root_deaths() of its rails at open */
 	uint64_t base;       /* where the owner has this file mapped */
 	_Atomic uint32_t doorbell;
 	_Atomic uint32_t sleeping;

@@ -14,7 +14,7 @@
  */
 
 #define FAB_MAGIC         0x42524146u
-#define FAB_VERSION       2u
+#define FAB_VERSION       3u
 #define FAB_MAX_HOSTS     64u
 #define FAB_MAX_RAILS     16u
 #define FAB_MAX_INSTS     65536u
@@ -192,7 +192,8 @@ struct fab_inst_row {
 	uint32_t pid;
 	uint64_t pid_start; /* field 22 of /proc/PID/stat: tells a reused pid apart */
 	uint32_t host;
-	uint32_t rail;
+	uint32_t rail; /* the first of rail_count */
+	uint32_t rail_count;
 };
 
 struct fab_root {

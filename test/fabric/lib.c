@@ -83,6 +83,29 @@ static int env_rates(void)
 	return 0;
 }
 
+/* The made-up host says how many rails there are; a number given beside it must agree. */
+static int env_topo(void)
+{
+	const char *path = getenv("FABRIC_TOPO");
+	const char *rails = getenv("FABRIC_RAILS");
+	char why[512];
+
+	if (path == NULL || path[0] == '\0') {
+		return 0;
+	}
+	if (fab_topo_load(path, &lib.topo, why, sizeof(why)) != 0) {
+		fab_complain("FABRIC_TOPO: %s", why);
+		return -EINVAL;
+	}
+	if (rails != NULL && rails[0] != '\0' && lib.rail_count != lib.topo.rail_count) {
+		fab_complain("FABRIC_RAILS=%u, but the devices in FABRIC_TOPO=%s have %u ports",
+			     lib.rail_count, path, lib.topo.rail_count);
+		return -EINVAL;
+	}
+	lib.rail_count = lib.topo.rail_count;
+	return 0;
+}
+
 static int env_read(void)
 {
 	uint64_t host;
@@ -100,7 +123,7 @@ static int env_read(void)
 	lib.host = (uint32_t)host;
 	lib.rail_count = (uint32_t)rails;
 	lib.latency_ns = latency_us * 1000;
-	return env_rates();
+	return env_topo() != 0 ? -EINVAL : env_rates();
 }
 
 /* The first process with FABRIC_FAULTS set installs the file's rules, for all. */
@@ -133,18 +156,29 @@ static void rates_publish(void)
 
 static void devs_fill(void)
 {
-	for (uint32_t rail = 0; rail < lib.rail_count; rail++) {
-		struct fab_dev *dev = &lib.devs[rail];
+	bool made_up = lib.topo.device_count > 0;
 
-		dev->rail = rail;
+	lib.dev_count = made_up ? lib.topo.device_count : lib.rail_count;
+	for (uint32_t i = 0; i < lib.dev_count; i++) {
+		const struct fab_topo_device *line = &lib.topo.devices[i];
+		struct fab_dev *dev = &lib.devs[i];
+
+		dev->made_up = made_up ? line : NULL;
+		dev->rail = made_up ? line->first_rail : i;
+		dev->port_count = made_up ? line->port_count : 1;
+		dev->roce = made_up ? line->roce : lib.roce;
 		dev->ibv.node_type = IBV_NODE_CA;
 		dev->ibv.transport_type = IBV_TRANSPORT_IB;
-		snprintf(dev->ibv.name, sizeof(dev->ibv.name), "fab%u", rail);
-		snprintf(dev->ibv.dev_name, sizeof(dev->ibv.dev_name), "uverbs%u", rail);
+		if (made_up) {
+			snprintf(dev->ibv.name, sizeof(dev->ibv.name), "%s", line->name);
+		} else {
+			snprintf(dev->ibv.name, sizeof(dev->ibv.name), "fab%u", i);
+		}
+		snprintf(dev->ibv.dev_name, sizeof(dev->ibv.dev_name), "uverbs%u", i);
 		snprintf(dev->ibv.dev_path, sizeof(dev->ibv.dev_path),
-			 "/sys/class/infiniband_verbs/uverbs%u", rail);
+			 "/sys/class/infiniband_verbs/uverbs%u", i);
 		snprintf(dev->ibv.ibdev_path, sizeof(dev->ibv.ibdev_path),
-			 "/sys/class/infiniband/fab%u", rail);
+			 "/sys/class/infiniband/%.60s", dev->ibv.name);
 	}
 }
 

@@ -3,6 +3,7 @@
 #define BRAID_TEST_FABRIC_LIB_H
 
 #include "test/fabric/root.h"
+#include "test/fabric/sysfs/topo.h"
 
 #include <infiniband/verbs.h>
 
@@ -11,7 +12,10 @@
 
 struct fab_dev {
 	struct ibv_device ibv; /* first: the caller's pointer */
-	uint32_t rail;
+	uint32_t rail;         /* of port 1 */
+	uint32_t port_count;
+	bool roce;
+	const struct fab_topo_device *made_up; /* its line in FABRIC_TOPO, or NULL */
 };
 
 /** The process's view of its fabric: environment and root, read once, then constant. */
@@ -20,9 +24,11 @@ struct fab_lib {
 	char dir[PATH_MAX];
 	uint32_t host;
 	uint32_t rail_count;
-	bool roce;
-	bool broken_fence; /* FABRIC_BROKEN=fence */
-	bool rail_wired;   /* rails reach only the rail of the same number */
+	uint32_t dev_count;
+	bool roce;            /* without FABRIC_TOPO */
+	struct fab_topo topo; /* of FABRIC_TOPO */
+	bool broken_fence;    /* FABRIC_BROKEN=fence */
+	bool rail_wired;      /* rails reach only the rail of the same number */
 	uint64_t latency_ns;
 	uint64_t seed;
 	uint64_t rate_mbps[FAB_MAX_RAILS];
@@ -39,9 +45,11 @@ int fab_unsupported(const char *verb);
 /** Addresses of (host, rail). */
 uint16_t fab_addr_lid(uint32_t host, uint32_t rail);
 uint64_t fab_addr_guid(uint32_t host, uint32_t rail);
+/** The GID that an InfiniBand port has. */
 void fab_addr_gid(const struct fab_lib *lib, uint32_t host, uint32_t rail, union ibv_gid *gid);
-/** 0 and the port behind an address vector, or -EINVAL when no port has that address. */
-int fab_addr_resolve(const struct fab_lib *lib, const struct ibv_ah_attr *ah, uint32_t *host,
-		     uint32_t *rail);
+/** 0 and the port behind an address vector of a RoCE or InfiniBand port, or -EINVAL when no port
+ * has that address. */
+int fab_addr_resolve(const struct fab_lib *lib, bool roce, const struct ibv_ah_attr *ah,
+		     uint32_t *host, uint32_t *rail);
 
 #endif

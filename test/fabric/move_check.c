@@ -13,23 +13,23 @@ bool fab_path_find(struct fab_qp *qp, struct fab_path *path)
 	uint64_t entry = atomic_load_explicit(&lib->root->qpns[qp->dest_qpn & FAB_PSN_MASK],
 					      memory_order_acquire);
 
-	path->own_port = ctx->port;
+	path->own_port = qp->port;
 	path->peer_port = fab_root_port(lib->root, qp->peer_host, qp->peer_rail);
 	path->slot = NULL;
-	if (entry == 0 || (lib->rail_wired && qp->peer_rail != ctx->rail)) {
+	if (entry == 0 || (lib->rail_wired && qp->peer_rail != qp->rail)) {
 		return false;
 	}
 	path->peer = (uint32_t)(entry >> 32) == ctx->inst->id
 			     ? ctx->inst
 			     : fab_inst_peer(lib->root, lib->dir, (uint32_t)(entry >> 32));
 	if (path->peer == NULL || path->peer->host != qp->peer_host ||
-	    path->peer->rail != qp->peer_rail) {
+	    qp->peer_rail - path->peer->rail >= path->peer->rail_count) {
 		return false;
 	}
 	path->slot_idx = (uint32_t)entry - 1;
 	path->slot = &path->peer->qps[path->slot_idx];
-	return atomic_load_explicit(&path->peer_port->dead_count, memory_order_acquire) ==
-	       path->peer->dead_count;
+	return fab_root_deaths(lib->root, path->peer->host, path->peer->rail,
+			       path->peer->rail_count) == path->peer->dead_count;
 }
 
 /* Does the responder take this QP's packets? Under the claim, so its attributes hold still. */
@@ -43,8 +43,8 @@ static bool responder_listens(const struct fab_qp *qp, const struct fab_path *pa
 	}
 	return (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	       atomic_load_explicit(&slot->qpn, memory_order_acquire) == qp->dest_qpn &&
-	       slot->dest_qpn == qp->ibv.qp_num && slot->peer_host == qp->ctx->host &&
-	       slot->peer_rail == qp->ctx->rail;
+	       slot->dest_qpn == qp->ibv.qp_num && slot->own_rail == qp->peer_rail &&
+	       slot->peer_host == qp->ctx->host && slot->peer_rail == qp->rail;
 }
 
 bool fab_move_local_ok(const struct fab_move *m)

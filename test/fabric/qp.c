@@ -130,6 +130,7 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	slot->recv_cq_idx = qp->recv_cq->idx;
 	slot->srq = attr->srq != NULL ? fab_srq_of(attr->srq)->idx + 1 : 0;
 	slot->unfenced = 0;
+	slot->own_rail = qp->rail;
 	dice_seed(qp);
 	atomic_store_explicit(&slot->claim, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->rq_tail, 0, memory_order_relaxed);
@@ -178,6 +179,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		goto free_qp;
 	}
 	qp->ctx = ctx;
+	qp->port = ctx->port;
+	qp->rail = ctx->rail;
 	caps_grant(qp, attr);
 	rc = queues_make(ctx, qp);
 	if (rc != 0) {

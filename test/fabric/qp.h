@@ -72,6 +72,8 @@ struct fab_qp {
 	uint8_t min_rnr_timer;
 	uint16_t pkey_index;
 	uint8_t port_num;
+	struct fab_port *port; /* the one it is bound to; port 1 before */
+	uint32_t rail;
 	uint32_t peer_host;
 	uint32_t peer_rail;
 

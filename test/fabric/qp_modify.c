@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
+#include "test/fabric/gid.h"
 #include "test/fabric/port.h"
 #include "test/fabric/qp.h"
 
@@ -56,9 +57,22 @@ static int mask_check(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 	return 0;
 }
 
-static int values_check(const struct fab_ctx *ctx, const struct ibv_qp_attr *attr, int mask)
+/* Is the address one that leaves through the QP's port, from an entry of the table that is in use?
+ */
+static bool av_is_good(const struct fab_qp *qp, const struct ibv_ah_attr *ah)
 {
-	if ((mask & IBV_QP_PORT) != 0 && attr->port_num != 1) {
+	if (ah->port_num != 0 && ah->port_num != qp->port_num) {
+		return false;
+	}
+	if (ah->is_global == 0) {
+		return !qp->ctx->dev->roce;
+	}
+	return fab_gid_read(qp->ctx, qp->port_num, ah->grh.sgid_index, NULL, NULL);
+}
+
+static int values_check(const struct fab_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	if ((mask & IBV_QP_PORT) != 0 && fab_ctx_port(qp->ctx, attr->port_num) == NULL) {
 		return -EINVAL;
 	}
 	if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr->pkey_index != 0) {
@@ -74,11 +88,7 @@ static int values_check(const struct fab_ctx *ctx, const struct ibv_qp_attr *att
 	    ((mask & IBV_QP_MIN_RNR_TIMER) != 0 && attr->min_rnr_timer > 31)) {
 		return -EINVAL;
 	}
-	if ((mask & IBV_QP_AV) != 0 &&
-	    ((attr->ah_attr.port_num != 1 && attr->ah_attr.port_num != 0) ||
-	     (attr->ah_attr.is_global != 0 &&
-	      attr->ah_attr.grh.sgid_index != fab_port_gid_index(ctx->port)) ||
-	     (ctx->lib->roce && attr->ah_attr.is_global == 0))) {
+	if ((mask & IBV_QP_AV) != 0 && !av_is_good(qp, &attr->ah_attr)) {
 		return -EINVAL;
 	}
 	return 0;
@@ -87,10 +97,11 @@ static int values_check(const struct fab_ctx *ctx, const struct ibv_qp_attr *att
 /* An address nobody has: Ethernet has to resolve it and fails, InfiniBand sends into the void. */
 static int peer_resolve(struct fab_qp *qp, const struct ibv_qp_attr *attr)
 {
-	int rc = fab_addr_resolve(qp->ctx->lib, &attr->ah_attr, &qp->peer_host, &qp->peer_rail);
+	bool roce = qp->ctx->dev->roce;
+	int rc = fab_addr_resolve(qp->ctx->lib, roce, &attr->ah_attr, &qp->peer_host,
+				  &qp->peer_rail);
 
-	if (qp->ctx->lib->roce &&
-	    (rc != 0 || (qp->ctx->lib->rail_wired && qp->peer_rail != qp->ctx->rail))) {
+	if (roce && (rc != 0 || (qp->ctx->lib->rail_wired && qp->peer_rail != qp->rail))) {
 		return -ETIMEDOUT;
 	}
 	if (rc != 0) {
@@ -161,6 +172,9 @@ static void attr_store(struct fab_qp *qp, const struct ibv_qp_attr *attr, int ma
 	}
 	if ((mask & IBV_QP_PORT) != 0) {
 		qp->port_num = attr->port_num;
+		qp->port = fab_ctx_port(qp->ctx, attr->port_num);
+		qp->rail = qp->ctx->rail + attr->port_num - 1;
+		qp->slot->own_rail = qp->rail;
 	}
 	if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
 		qp->slot->access = attr->qp_access_flags;
@@ -234,7 +248,7 @@ static int modify_locked(struct fab_qp *qp, const struct ibv_qp_attr *attr, int 
 		rc = -EINVAL;
 	}
 	if (rc == 0) {
-		rc = values_check(ctx, attr, mask);
+		rc = values_check(qp, attr, mask);
 	}
 	if (rc == 0 && (mask & IBV_QP_AV) != 0) {
 		rc = peer_resolve(qp, attr);

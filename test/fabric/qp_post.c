@@ -70,8 +70,7 @@ static uint64_t start_ns(struct fab_qp *qp)
 	const struct fab_lib *lib = qp->ctx->lib;
 	uint64_t delay_ns =
 		lib->latency_ns +
-		fab_port_delay_ns(qp->ctx->port,
-				  fab_root_port(lib->root, qp->peer_host, qp->peer_rail),
+		fab_port_delay_ns(qp->port, fab_root_port(lib->root, qp->peer_host, qp->peer_rail),
 				  &qp->delay_dice);
 	uint64_t at_ns = delay_ns == 0 ? 0 : fab_now_ns() + delay_ns;
 

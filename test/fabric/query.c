@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
+#include "test/fabric/gid.h"
 #include "test/fabric/port.h"
 #include "test/fabric/qp.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #undef ibv_query_port
 
@@ -59,16 +64,22 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	attr->max_srq_sge = (int)FAB_MAX_SGE;
 	attr->max_pkeys = 1;
 	attr->local_ca_ack_delay = 0;
-	attr->phys_port_cnt = 1;
+	attr->phys_port_cnt = (uint8_t)ctx->dev->port_count;
 	return 0;
 }
 
-/* One entry, or as many as it takes to reach the one that was moved. */
-static int gid_table_len(const struct fab_ctx *ctx)
+/* Gb/s of a lane, as the specification's PortInfo counts them, for a port of four lanes. */
+static uint8_t lane_speed(const struct fab_dev *dev)
 {
-	int index = fab_port_gid_index(ctx->port);
+	uint32_t gbps = dev->made_up != NULL ? dev->made_up->speed_gbps : 100;
 
-	return index < 0 ? 1 : index + 1;
+	if (gbps >= 400) {
+		return 128; /* NDR */
+	}
+	if (gbps >= 200) {
+		return 64; /* HDR */
+	}
+	return gbps >= 100 ? 32 : 16; /* EDR, FDR */
 }
 
 /* Up to `flags`, which is where the struct of the plain symbol ends. */
@@ -77,37 +88,39 @@ int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 {
 	const struct fab_ctx *ctx = fab_ctx_of(context);
 	struct ibv_port_attr *attr = (struct ibv_port_attr *)(void *)compat;
-	bool down = (atomic_load(&ctx->port->flags) & FAB_DOWN) != 0;
+	struct fab_port *port = fab_ctx_port(ctx, port_num);
+	bool down;
 
-	if (port_num != 1) {
+	if (port == NULL) {
 		return EINVAL;
 	}
-	if (fab_call_begin(ctx->port, FAB_CALL_QUERY_PORT) != 0) {
+	if (fab_call_begin(port, FAB_CALL_QUERY_PORT) != 0) {
 		return ENOMEM;
 	}
 	if (fab_ctx_dead(ctx)) {
 		return EIO;
 	}
+	down = (atomic_load(&port->flags) & FAB_DOWN) != 0;
 	attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = IBV_MTU_4096;
-	attr->gid_tbl_len = gid_table_len(ctx);
+	attr->gid_tbl_len = fab_gid_len(ctx, port_num);
 	attr->port_cap_flags = 0;
 	attr->max_msg_sz = 1u << 31;
 	attr->bad_pkey_cntr = 0;
 	attr->qkey_viol_cntr = 0;
 	attr->pkey_tbl_len = 1;
-	attr->lid = ctx->lib->roce ? 0 : fab_addr_lid(ctx->host, ctx->rail);
-	attr->sm_lid = ctx->lib->roce ? 0 : 1;
+	attr->lid = ctx->dev->roce ? 0 : fab_addr_lid(ctx->host, ctx->rail + port_num - 1);
+	attr->sm_lid = ctx->dev->roce ? 0 : 1;
 	attr->lmc = 0;
 	attr->max_vl_num = 1;
 	attr->sm_sl = 0;
 	attr->subnet_timeout = 18;
 	attr->init_type_reply = 0;
-	attr->active_width = 2;  /* 4X */
-	attr->active_speed = 32; /* EDR: 25 Gb/s a lane */
+	attr->active_width = 2; /* 4X */
+	attr->active_speed = lane_speed(ctx->dev);
 	attr->phys_state = down ? 3 : 5;
-	attr->link_layer = ctx->lib->roce ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+	attr->link_layer = ctx->dev->roce ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
 	attr->flags = 0;
 	return 0;
 }
@@ -116,15 +129,15 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, unio
 {
 	const struct fab_ctx *ctx = fab_ctx_of(context);
 
-	bool known = port_num == 1 && index >= 0 && index < gid_table_len(ctx);
+	bool known = fab_ctx_port(ctx, port_num) != NULL && index >= 0 &&
+		     index < fab_gid_len(ctx, port_num);
 
 	if (!known || fab_ctx_dead(ctx)) {
 		errno = !known ? EINVAL : EIO;
 		return -1;
 	}
-	memset(gid, 0, sizeof(*gid)); /* an empty entry */
-	if (index == fab_port_gid_index(ctx->port)) {
-		fab_addr_gid(ctx->lib, ctx->host, ctx->rail, gid);
+	if (!fab_gid_read(ctx, port_num, index, gid, NULL)) {
+		memset(gid, 0, sizeof(*gid));
 	}
 	return 0;
 }
@@ -134,16 +147,14 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 {
 	const struct fab_ctx *ctx = fab_ctx_of(context);
 
-	if (port_num != 1 || flags != 0 || entry_size < sizeof(*entry)) {
+	if (fab_ctx_port(ctx, port_num) == NULL || flags != 0 || entry_size < sizeof(*entry)) {
 		return EINVAL;
 	}
-	if ((int)gid_index != fab_port_gid_index(ctx->port)) {
+	if (!fab_gid_read(ctx, port_num, (int)gid_index, &entry->gid, &entry->gid_type)) {
 		return ENODATA;
 	}
-	fab_addr_gid(ctx->lib, ctx->host, ctx->rail, &entry->gid);
 	entry->gid_index = gid_index;
-	entry->port_num = 1;
-	entry->gid_type = ctx->lib->roce ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+	entry->port_num = port_num;
 	entry->ndev_ifindex = 0;
 	return 0;
 }
@@ -151,23 +162,28 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
-	int index = fab_port_gid_index(fab_ctx_of(context)->port);
+	const struct fab_ctx *ctx = fab_ctx_of(context);
+	size_t count = 0;
 
-	if (index < 0) {
-		return 0;
+	for (uint32_t port = 1; port <= ctx->dev->port_count; port++) {
+		for (int i = 0; i < fab_gid_len(ctx, port); i++) {
+			if (!fab_gid_read(ctx, port, i, NULL, NULL)) {
+				continue;
+			}
+			if (count == max_entries ||
+			    _ibv_query_gid_ex(context, port, (uint32_t)i, &entries[count], flags,
+					      entry_size) != 0) {
+				return -EINVAL;
+			}
+			count++;
+		}
 	}
-	if (max_entries == 0) {
-		return -EINVAL;
-	}
-	return _ibv_query_gid_ex(context, 1, (uint32_t)index, entries, flags, entry_size) == 0
-		       ? 1
-		       : -EINVAL;
+	return (ssize_t)count;
 }
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
 {
-	(void)context;
-	if (port_num != 1 || index != 0) {
+	if (fab_ctx_port(fab_ctx_of(context), port_num) == NULL || index != 0) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -177,8 +193,10 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __b
 
 int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pkey)
 {
-	(void)context;
-	return port_num == 1 && (be16toh(pkey) & 0x7fff) == 0x7fff ? 0 : -1;
+	return fab_ctx_port(fab_ctx_of(context), port_num) != NULL &&
+			       (be16toh(pkey) & 0x7fff) == 0x7fff
+		       ? 0
+		       : -1;
 }
 
 /* Private to rdma-core, asked by ibv_devinfo. Its numbers are those of the kernel's sysfs file:
@@ -186,20 +204,36 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pke
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
 		       unsigned int *type)
 {
-	if (port_num != 1 || (int)index >= gid_table_len(fab_ctx_of(context))) {
+	const struct fab_ctx *ctx = fab_ctx_of(context);
+	uint32_t gid_type;
+
+	if (fab_ctx_port(ctx, port_num) == NULL ||
+	    !fab_gid_read(ctx, port_num, (int)index, NULL, &gid_type)) {
 		errno = EINVAL;
 		return -1;
 	}
-	*type = fab_ctx_of(context)->lib->roce ? 1 : 0;
+	*type = gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
 	return 0;
 }
 
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {
-	(void)dir;
-	(void)file;
-	(void)buf;
-	(void)size;
-	errno = ENOENT; /* emulated devices have no sysfs */
-	return -1;
+	char path[PATH_MAX];
+	ssize_t got = -1;
+	int fd;
+
+	/* Nothing there, unless a made-up host is shown (sysfs/preload.c). */
+	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		got = read(fd, buf, size);
+		close(fd);
+	}
+	if (got > 0 && buf[got - 1] == '\n') {
+		buf[--got] = '\0';
+	}
+	return (int)got;
 }

@@ -34,6 +34,20 @@ static inline struct fab_port *fab_root_port(struct fab_root *root, uint32_t hos
 	return &root->ports[host][rail];
 }
 
+/** How often an adapter that has these rails as its ports died: with one of them, the whole does.
+ */
+static inline uint32_t fab_root_deaths(struct fab_root *root, uint32_t host, uint32_t rail,
+				       uint32_t rail_count)
+{
+	uint32_t deaths = 0;
+
+	for (uint32_t i = 0; i < rail_count; i++) {
+		deaths += atomic_load_explicit(&fab_root_port(root, host, rail + i)->dead_count,
+					       memory_order_acquire);
+	}
+	return deaths;
+}
+
 /** Complains on stderr in one line that starts with "fabric: ". */
 void fab_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
