@@ -2,9 +2,10 @@
 #include "test/fabric/cq.h"
 
 #include "test/fabric/call.h"
+#include "test/fabric/event.h"
+#include "test/fabric/pipe.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -124,27 +125,35 @@ fail:
 	return NULL;
 }
 
+static bool event_is_of(const void *entry, const void *cq)
+{
+	return *(const uintptr_t *)entry == (uintptr_t)cq;
+}
+
 int ibv_destroy_cq(struct ibv_cq *ibv)
 {
+	struct fab_channel *channel = (struct fab_channel *)(void *)ibv->channel;
 	struct fab_cq *cq = fab_cq_of(ibv);
 	struct fab_ctx *ctx = cq->ctx;
 
 	if (atomic_load(&cq->qp_count) != 0) {
 		return EBUSY;
 	}
-	/* The engine may be writing this queue's event; then the application has to acknowledge
-	 * what it got, as with real verbs. */
+	/* The engine may be writing this queue's event. What nobody read is taken back; what was
+	 * read has to be acknowledged first. */
 	fab_engine_hold(ctx);
 	slot_free(ctx, cq);
-	fab_engine_release(ctx);
-	pthread_mutex_lock(&ibv->mutex);
-	while (atomic_load(&cq->acked) != atomic_load(&cq->notified)) {
-		pthread_cond_wait(&ibv->cond, &ibv->mutex);
+	if (channel != NULL) {
+		cq->notified -= fab_pipe_remove(channel->ibv.fd, channel->write_fd, sizeof(ibv),
+						event_is_of, ibv);
 	}
-	pthread_mutex_unlock(&ibv->mutex);
+	fab_engine_release(ctx);
+	fab_pipe_wait_acked(&ibv->mutex, &ibv->cond, &ibv->comp_events_completed, cq->notified);
+	fab_event_withdraw(ctx, ibv, &cq->async_told);
+	fab_pipe_wait_acked(&ibv->mutex, &ibv->cond, &ibv->async_events_completed, cq->async_told);
 	fab_heap_free(ctx, cq->slot->ring_off, (uint64_t)cq->slot->size * sizeof(struct fab_cqe));
-	if (ibv->channel != NULL) {
-		atomic_fetch_sub(&((struct fab_channel *)(void *)ibv->channel)->cq_count, 1);
+	if (channel != NULL) {
+		atomic_fetch_sub(&channel->cq_count, 1);
 	}
 	pthread_mutex_destroy(&cq->poll_lock);
 	pthread_mutex_destroy(&ibv->mutex);
@@ -163,20 +172,18 @@ int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct fab_channel *channel = calloc(1, sizeof(*channel));
-	int fds[2];
+	int rc;
 
 	if (channel == NULL) {
 		return NULL;
 	}
-	if (pipe2(fds, O_CLOEXEC) != 0) {
+	rc = fab_pipe_open(&channel->ibv.fd, &channel->write_fd);
+	if (rc != 0) {
 		free(channel);
+		errno = -rc;
 		return NULL;
 	}
-	/* Only the application's end may block, and only if it wants to. */
-	fcntl(fds[1], F_SETFL, O_NONBLOCK);
 	channel->ibv.context = context;
-	channel->ibv.fd = fds[0];
-	channel->write_fd = fds[1];
 	fab_ctx_object_add(fab_ctx_of(context));
 	return &channel->ibv;
 }
@@ -212,7 +219,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 void ibv_ack_cq_events(struct ibv_cq *ibv, unsigned int count)
 {
 	pthread_mutex_lock(&ibv->mutex);
-	atomic_fetch_add(&fab_cq_of(ibv)->acked, count);
+	ibv->comp_events_completed += count;
 	pthread_cond_broadcast(&ibv->cond);
 	pthread_mutex_unlock(&ibv->mutex);
 }
@@ -236,7 +243,7 @@ void fab_cq_notify(struct fab_ctx *ctx)
 		ibv = (uintptr_t)&cq->ibv;
 		if (channel != NULL &&
 		    write(channel->write_fd, &ibv, sizeof(ibv)) == (ssize_t)sizeof(ibv)) {
-			atomic_fetch_add(&cq->notified, 1);
+			cq->notified++;
 		}
 	}
 	fab_engine_release(ctx);

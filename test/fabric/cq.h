@@ -13,8 +13,8 @@ struct fab_cq {
 	pthread_mutex_t poll_lock; /* the consumer's side: head, stuck_since_ns */
 	uint64_t stuck_since_ns;   /* the entry at the head is taken but not published since */
 	_Atomic uint32_t qp_count; /* QPs that complete here, once for each direction */
-	_Atomic uint32_t notified; /* completion events written to the channel */
-	_Atomic uint32_t acked;
+	uint32_t notified;         /* completion events written to the channel; under exec */
+	uint32_t async_told;       /* events written to async_fd; under the context's lock */
 };
 
 struct fab_channel {

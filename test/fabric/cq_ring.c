@@ -43,10 +43,13 @@ static bool arm_fires(struct fab_cq_slot *cq, bool solicited)
 {
 	uint32_t armed = atomic_load_explicit(&cq->armed, memory_order_seq_cst);
 
-	if (armed == FAB_CQ_UNARMED || (armed == FAB_CQ_SOLICITED && !solicited)) {
-		return false;
+	/* Again when it was armed otherwise meanwhile. */
+	while (armed == FAB_CQ_ANY || (armed == FAB_CQ_SOLICITED && solicited)) {
+		if (atomic_compare_exchange_weak(&cq->armed, &armed, FAB_CQ_UNARMED)) {
+			return true;
+		}
 	}
-	return atomic_compare_exchange_strong(&cq->armed, &armed, FAB_CQ_UNARMED);
+	return false;
 }
 
 static void overrun(struct fab_inst *inst, uint32_t cq_idx)
@@ -224,8 +227,12 @@ int fab_cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 int fab_cq_req_notify(struct ibv_cq *ibv, int solicited_only)
 {
 	struct fab_cq *cq = fab_cq_of(ibv);
-	uint32_t arm = solicited_only != 0 ? FAB_CQ_SOLICITED : FAB_CQ_ANY;
+	uint32_t was = FAB_CQ_UNARMED;
 
-	atomic_store_explicit(&cq->slot->armed, arm, memory_order_seq_cst);
+	if (solicited_only == 0) {
+		atomic_store_explicit(&cq->slot->armed, FAB_CQ_ANY, memory_order_seq_cst);
+	} else { /* does not take back that any completion was asked for */
+		atomic_compare_exchange_strong(&cq->slot->armed, &was, FAB_CQ_SOLICITED);
+	}
 	return 0;
 }

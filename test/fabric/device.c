@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
+#include "test/fabric/pipe.h"
 #include "test/fabric/srq.h"
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -66,19 +66,6 @@ enum ibv_fork_status ibv_is_fork_initialized(void)
 	return IBV_FORK_UNNEEDED;
 }
 
-static int pipe_open(struct fab_ctx *ctx)
-{
-	int fds[2];
-
-	if (pipe2(fds, O_CLOEXEC) != 0) {
-		return -errno;
-	}
-	fcntl(fds[1], F_SETFL, O_NONBLOCK); /* the engine must not block; the reader may */
-	ctx->ibv.async_fd = fds[0];
-	ctx->event_fd = fds[1];
-	return 0;
-}
-
 static void pipe_close(struct fab_ctx *ctx)
 {
 	close(ctx->ibv.async_fd);
@@ -124,7 +111,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if ((atomic_load(&ctx->port->flags) & FAB_DEAD) != 0) {
 		goto free_ctx;
 	}
-	rc = pipe_open(ctx);
+	rc = fab_pipe_open(&ctx->ibv.async_fd, &ctx->event_fd);
 	if (rc != 0) {
 		goto free_ctx;
 	}
@@ -159,7 +146,7 @@ int ibv_close_device(struct ibv_context *context)
 	 * place any more, and their memory belongs to the application. */
 	for (uint32_t i = 0; i < atomic_load(&ctx->qp_high); i++) {
 		if (ctx->qps[i] != NULL) {
-			ibv_destroy_qp(&ctx->qps[i]->ibv);
+			fab_qp_drop(ctx->qps[i]);
 		}
 	}
 	fab_engine_stop(ctx);

@@ -8,4 +8,8 @@
  * when the next is due, UINT64_MAX = none waits. */
 uint64_t fab_event_forward(struct fab_ctx *ctx);
 
+/** Takes the events of a QP, CQ or SRQ that goes away back from the pipe, where nobody read them
+ * yet, and off `told`, the count of those written. Its number is off the tables already. */
+void fab_event_withdraw(struct fab_ctx *ctx, const void *object, uint32_t *told);
+
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
+#include "test/fabric/event.h"
+#include "test/fabric/pipe.h"
 #include "test/fabric/port.h"
 #include "test/fabric/srq.h"
 
@@ -204,15 +206,13 @@ fail:
 	return NULL;
 }
 
-int ibv_destroy_qp(struct ibv_qp *ibv)
+/* Off the wire first, then wait for who is placing, then off the engine and the tables. */
+static void unplug(struct fab_qp *qp)
 {
-	struct fab_qp *qp = fab_qp_of(ibv);
 	struct fab_ctx *ctx = qp->ctx;
 	struct fab_qp_slot *slot = qp->slot;
 
-	(void)fab_call_begin(ctx->port, FAB_CALL_DESTROY_QP);
-	/* Off the wire first, then wait for who is placing, then off the engine. */
-	atomic_store_explicit(&ctx->lib->root->qpns[ibv->qp_num], 0, memory_order_seq_cst);
+	atomic_store_explicit(&ctx->lib->root->qpns[qp->ibv.qp_num], 0, memory_order_seq_cst);
 	atomic_store_explicit(&slot->state, IBV_QPS_RESET, memory_order_seq_cst);
 	fab_claim_drain(ctx->lib->root, ctx->inst, slot);
 	fab_engine_hold(ctx);
@@ -222,18 +222,41 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	atomic_fetch_add_explicit(&slot->gen, 1, memory_order_seq_cst);
 	fab_heap_free(ctx, slot->rq_off, rq_bytes(slot));
 	slot_free(ctx, qp);
+}
+
+static void qp_free(struct fab_qp *qp)
+{
+	struct ibv_qp *ibv = &qp->ibv;
+
 	if (ibv->srq != NULL) {
 		atomic_fetch_sub(&fab_srq_of(ibv->srq)->qp_count, 1);
 	}
 	atomic_fetch_sub(&qp->send_cq->qp_count, 1);
 	atomic_fetch_sub(&qp->recv_cq->qp_count, 1);
 	atomic_fetch_sub(&fab_pd_of(ibv->pd)->use_count, 1);
-	pthread_mutex_destroy(&qp->ibv.mutex);
-	pthread_cond_destroy(&qp->ibv.cond);
+	pthread_mutex_destroy(&ibv->mutex);
+	pthread_cond_destroy(&ibv->cond);
 	pthread_mutex_destroy(&qp->post_lock);
 	pthread_mutex_destroy(&qp->recv_lock);
+	fab_ctx_object_del(qp->ctx);
 	free(qp->sq);
 	free(qp);
-	fab_ctx_object_del(ctx);
+}
+
+int ibv_destroy_qp(struct ibv_qp *ibv)
+{
+	struct fab_qp *qp = fab_qp_of(ibv);
+
+	(void)fab_call_begin(qp->ctx->port, FAB_CALL_DESTROY_QP);
+	unplug(qp);
+	fab_event_withdraw(qp->ctx, ibv, &qp->async_told);
+	fab_pipe_wait_acked(&ibv->mutex, &ibv->cond, &ibv->events_completed, qp->async_told);
+	qp_free(qp);
 	return 0;
+}
+
+void fab_qp_drop(struct fab_qp *qp)
+{
+	unplug(qp);
+	qp_free(qp);
 }

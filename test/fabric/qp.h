@@ -54,6 +54,7 @@ struct fab_qp {
 	struct fab_cq *send_cq;
 	struct fab_cq *recv_cq;
 	uint32_t idx;
+	uint32_t async_told; /* events written to async_fd; under the context's lock */
 	struct ibv_qp_cap cap;
 	int sq_sig_all;
 
@@ -131,6 +132,10 @@ static inline uint32_t fab_mtu_bytes(enum ibv_mtu mtu)
 {
 	return 128u << (unsigned int)mtu;
 }
+
+/** Destroys a QP that was alive when its context is closed: waits for no event's acknowledgement.
+ */
+void fab_qp_drop(struct fab_qp *qp);
 
 int fab_qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int fab_qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

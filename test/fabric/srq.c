@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/srq.h"
 
+#include "test/fabric/event.h"
+#include "test/fabric/pipe.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +185,8 @@ int ibv_destroy_srq(struct ibv_srq *ibv)
 	}
 	fab_heap_free(ctx, srq->slot->rq_off, srq->slot->size * entry_bytes(srq->slot));
 	slot_free(ctx, srq);
+	fab_event_withdraw(ctx, ibv, &srq->async_told);
+	fab_pipe_wait_acked(&ibv->mutex, &ibv->cond, &ibv->events_completed, srq->async_told);
 	atomic_fetch_sub(&fab_pd_of(ibv->pd)->use_count, 1);
 	pthread_mutex_destroy(&srq->ibv.mutex);
 	pthread_cond_destroy(&srq->ibv.cond);

@@ -10,6 +10,7 @@ struct fab_srq {
 	struct fab_srq_slot *slot;
 	uint32_t idx;
 	uint32_t max_wr;
+	uint32_t async_told; /* events written to async_fd; under the context's lock */
 	pthread_mutex_t post_lock;
 	_Atomic uint32_t qp_count;
 };

@@ -15,6 +15,8 @@ fabric_stranger(rc_pingpong ibverbs-utils pair "500 iters" ibv_rc_pingpong -d fa
 fabric_stranger(rc_pingpong_events ibverbs-utils pair "500 iters"
 	ibv_rc_pingpong -d fab1 -n 500 -e)
 fabric_stranger(srq_pingpong ibverbs-utils pair "500 iters" ibv_srq_pingpong -d fab0 -n 500)
+fabric_stranger(srq_pingpong_events ibverbs-utils pairs "500 iters"
+	ibv_srq_pingpong -d fab0 -n 500 -e -q 16)
 foreach(program ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_send_lat ib_read_lat)
 	fabric_stranger(${program} perftest pair "^ *65536 +200 " ${program} -d fab0 -F -n 200
 		-s 65536)
