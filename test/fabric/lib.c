@@ -162,6 +162,7 @@ static void devs_fill(void)
 	for (uint32_t i = 0; i < lib.dev_count; i++) {
 		const struct fab_topo_device *line = &lib.topo.devices[i];
 		struct fab_dev *dev = &lib.devs[i];
+		char name[sizeof(line->name)];
 
 		dev->made_up = made_up ? line : NULL;
 		dev->rail = made_up ? line->first_rail : i;
@@ -169,16 +170,16 @@ static void devs_fill(void)
 		dev->roce = made_up ? line->roce : lib.roce;
 		dev->ibv.node_type = IBV_NODE_CA;
 		dev->ibv.transport_type = IBV_TRANSPORT_IB;
+		snprintf(name, sizeof(name), "fab%u", i);
 		if (made_up) {
-			snprintf(dev->ibv.name, sizeof(dev->ibv.name), "%s", line->name);
-		} else {
-			snprintf(dev->ibv.name, sizeof(dev->ibv.name), "fab%u", i);
+			memcpy(name, line->name, sizeof(name));
 		}
+		snprintf(dev->ibv.name, sizeof(dev->ibv.name), "%s", name);
 		snprintf(dev->ibv.dev_name, sizeof(dev->ibv.dev_name), "uverbs%u", i);
 		snprintf(dev->ibv.dev_path, sizeof(dev->ibv.dev_path),
 			 "/sys/class/infiniband_verbs/uverbs%u", i);
 		snprintf(dev->ibv.ibdev_path, sizeof(dev->ibv.ibdev_path),
-			 "/sys/class/infiniband/%.60s", dev->ibv.name);
+			 "/sys/class/infiniband/%s", name);
 	}
 }
 
