@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test/driver/options.h"
+#include "test/driver/args_read.h"
+#include "test/driver/train.h"
 
 #include <argp.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,9 @@ enum key {
 	KEY_SEED,
 	KEY_TIMEOUT,
 	KEY_LINGER,
+	KEY_TRAIN,
+	KEY_TRAIN_ONLY,
+	KEY_TRAIN_LOG,
 	KEY_SELF_TEST,
 	KEY_KEEP,
 	KEY_BRIEF,
@@ -96,6 +101,13 @@ static const struct argp_option option_table[] = {
 	{"stop", KEY_STOP, "RANK@ITER[+PERCENT]:MS", 0, "SIGSTOP a rank for MS milliseconds", 4},
 	{"expect", KEY_EXPECT, "ok|remote[:MS]", 0,
 	 "remote: pass if all surviving ranks get ncclRemoteError within MS of --kill (2000)", 4},
+	{"train", KEY_TRAIN, "SEED:COUNT[:FIRST]", 0,
+	 "Draw COUNT faults from SEED and mend them, one episode after the other, from episode "
+	 "FIRST "
+	 "on; --iters is only a bound then. See test/driver/train.h",
+	 4},
+	{"train-only", KEY_TRAIN_ONLY, "LIST", 0, "Classes of faults that are drawn (all)", 4},
+	{"train-log", KEY_TRAIN_LOG, "FILE", 0, "What became of each fault, a line each", 4},
 	{"self-test", KEY_SELF_TEST, "corrupt", 0, "Flip one element on one rank: must fail", 4},
 	{"json", KEY_JSON, "FILE", 0, "Write a summary", 5},
 	{"samples", KEY_SAMPLES, "FILE", 0, "Write byte counters every 5 ms as CSV", 5},
@@ -111,85 +123,6 @@ static const struct argp_option option_table[] = {
 	{NULL, 0, NULL, 0, NULL, 0},
 };
 
-/** State while parsing: what the next --fault takes along. */
-struct parse {
-	struct options *opt;
-	uint32_t fault_iter;
-	uint32_t fault_percent;
-};
-
-static uint64_t number_read(const struct argp_state *state, const char *text, uint64_t max)
-{
-	char *end;
-	errno = 0;
-	unsigned long long value = strtoull(text, &end, 10);
-	unsigned shift = 0;
-
-	if (*end == 'K' || *end == 'k') {
-		shift = 10;
-	} else if (*end == 'M' || *end == 'm') {
-		shift = 20;
-	} else if (*end == 'G' || *end == 'g') {
-		shift = 30;
-	}
-	end += shift ? 1 : 0;
-	if (errno || end == text || *end || *text == '-' || value > (max >> shift)) {
-		argp_error(state, "'%s' is not a number up to %llu", text, (unsigned long long)max);
-	}
-	return (uint64_t)value << shift;
-}
-
-static void text_copy(const struct argp_state *state, char *to, size_t cap, const char *text)
-{
-	if ((size_t)snprintf(to, cap, "%s", text) >= cap) {
-		argp_error(state, "'%s' is longer than %zu characters", text, cap - 1);
-	}
-}
-
-static void sizes_read(const struct argp_state *state, struct options *opt, char *list)
-{
-	char *save = NULL;
-
-	opt->size_count = 0;
-	for (char *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		uint64_t bytes = number_read(state, word, 1ULL << 32);
-
-		if (bytes % 4 || opt->size_count == OPT_SIZES_MAX) {
-			argp_error(state, "size %s: a multiple of 4, at most %d sizes", word,
-				   OPT_SIZES_MAX);
-		}
-		opt->sizes[opt->size_count++] = bytes;
-	}
-	if (!opt->size_count) {
-		argp_error(state, "--sizes is empty");
-	}
-}
-
-/** Set flags[i] for each name in list; "all" sets every one. False for an unknown word or none. */
-static bool names_read(char *list, const char *(*name)(unsigned), unsigned count, bool *flags)
-{
-	char *save = NULL;
-	bool some = false;
-
-	memset(flags, 0, count * sizeof(*flags));
-	for (char *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		bool all = !strcmp(word, "all");
-		bool known = all;
-
-		for (unsigned i = 0; i < count; i++) {
-			if (all || !strcmp(word, name(i))) {
-				flags[i] = true;
-				known = true;
-			}
-		}
-		if (!known) {
-			return false;
-		}
-		some = true;
-	}
-	return some;
-}
-
 static const char *op_name_at(unsigned i)
 {
 	return op_name((enum op_kind)i);
@@ -200,129 +133,40 @@ static const char *proto_name_at(unsigned i)
 	return proto_name((enum proto_kind)i);
 }
 
-static void fault_add(const struct argp_state *state, const struct parse *parse, const char *rule)
-{
-	struct options *opt = parse->opt;
-
-	if (opt->fault_count == OPT_FAULTS_MAX) {
-		argp_error(state, "more than %d faults", OPT_FAULTS_MAX);
-	}
-	struct opt_fault *fault = &opt->faults[opt->fault_count++];
-
-	text_copy(state, fault->rule, sizeof(fault->rule), rule);
-	fault->iter = parse->fault_iter;
-	fault->percent = parse->fault_percent;
-}
-
-/** RANK@ITER[+PERCENT][:MS] */
-static void signal_read(const struct argp_state *state, struct opt_signal *signal, const char *text,
-			bool with_pause)
-{
-	int used = 0;
-	int more = 0;
-
-	signal->percent = 0;
-	if (sscanf(text, "%u@%u%n", &signal->rank, &signal->iter, &used) != 2 ||
-	    (text[used] == '+' && sscanf(text + used, "+%u%n", &signal->percent, &more) != 1)) {
-		argp_error(state, "'%s' is not RANK@ITER[+PERCENT]", text);
-	}
-	used += more;
-	more = 0;
-	if (with_pause && sscanf(text + used, ":%u%n", &signal->pause_ms, &more) != 1) {
-		argp_error(state, "'%s' lacks :MS", text);
-	}
-	if (text[used + more] || signal->percent > 99) {
-		argp_error(state, "'%s': cannot be read", text);
-	}
-	signal->armed = true;
-}
-
-/** ITER[+PERCENT]:COMMAND */
-static void command_read(const struct argp_state *state, struct options *opt, const char *text)
-{
-	int used = 0;
-	int more = 0;
-
-	if (opt->command_count == OPT_COMMANDS_MAX) {
-		argp_error(state, "more than %d commands", OPT_COMMANDS_MAX);
-	}
-	struct opt_command *command = &opt->commands[opt->command_count++];
-
-	command->percent = 0;
-	if (sscanf(text, "%u%n", &command->iter, &used) != 1 ||
-	    (text[used] == '+' && sscanf(text + used, "+%u%n", &command->percent, &more) != 1) ||
-	    text[used + more] != ':' || !text[used + more + 1] || command->percent > 99) {
-		argp_error(state, "'%s' is not ITER[+PERCENT]:COMMAND", text);
-	}
-	text_copy(state, command->text, sizeof(command->text), text + used + more + 1);
-}
-
-/** R:NAME=VALUE */
-static void rank_env_read(const struct argp_state *state, struct options *opt, const char *text)
-{
-	int used = 0;
-
-	if (opt->rank_env_count == OPT_ENVS_MAX) {
-		argp_error(state, "more than %d variables of ranks", OPT_ENVS_MAX);
-	}
-	struct opt_rank_env *env = &opt->rank_envs[opt->rank_env_count++];
-
-	if (sscanf(text, "%u%n", &env->rank, &used) != 1 || text[used] != ':' ||
-	    !strchr(text, '=')) {
-		argp_error(state, "'%s' is not R:NAME=VALUE", text);
-	}
-	text_copy(state, env->text, sizeof(env->text), text + used + 1);
-}
-
-static void expect_read(const struct argp_state *state, struct options *opt, const char *text)
-{
-	int used = 0;
-
-	if (!strcmp(text, "ok")) {
-		opt->expect = EXPECT_OK;
-	} else if (!strcmp(text, "remote")) {
-		opt->expect = EXPECT_REMOTE;
-	} else if (sscanf(text, "remote:%u%n", &opt->expect_ms, &used) == 1 && !text[used]) {
-		opt->expect = EXPECT_REMOTE;
-	} else {
-		argp_error(state, "--expect takes ok or remote[:MS]");
-	}
-}
-
 static error_t traffic_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *opt = ((struct parse *)state->input)->opt;
 
 	switch (key) {
 	case KEY_RANKS:
-		opt->rank_count = (uint32_t)number_read(state, arg, OPT_RANKS_MAX);
+		opt->rank_count = (uint32_t)args_number_read(state, arg, OPT_RANKS_MAX);
 		return 0;
 	case KEY_CHANNELS:
-		opt->channel_count = (uint32_t)number_read(state, arg, OPT_CHANNELS_MAX);
+		opt->channel_count = (uint32_t)args_number_read(state, arg, OPT_CHANNELS_MAX);
 		return 0;
 	case KEY_OP:
-		if (!names_read(arg, op_name_at, OP_KIND_COUNT, opt->ops)) {
+		if (!args_names_read(arg, op_name_at, OP_KIND_COUNT, opt->ops)) {
 			argp_error(state, "--op: unknown operation");
 		}
 		return 0;
 	case KEY_PROTO:
 		opt->mix = !strcmp(arg, "mix");
-		if (!names_read(opt->mix ? (char[]){"all"} : arg, proto_name_at, PROTO_KIND_COUNT,
-				opt->protos)) {
+		if (!args_names_read(opt->mix ? (char[]){"all"} : arg, proto_name_at,
+				     PROTO_KIND_COUNT, opt->protos)) {
 			argp_error(state, "--proto: unknown protocol");
 		}
 		return 0;
 	case KEY_SIZES:
-		sizes_read(state, opt, arg);
+		args_sizes_read(state, opt, arg);
 		return 0;
 	case KEY_ITERS:
-		opt->iter_count = (uint32_t)number_read(state, arg, 1000000);
+		opt->iter_count = (uint32_t)args_number_read(state, arg, 1000000);
 		return 0;
 	case KEY_DEV:
-		opt->dev = (int)number_read(state, arg, 63);
+		opt->dev = (int)args_number_read(state, arg, 63);
 		return 0;
 	case KEY_SLICE:
-		opt->direct_slice_bytes = number_read(state, arg, 1ULL << 30) & ~127ULL;
+		opt->direct_slice_bytes = args_number_read(state, arg, 1ULL << 30) & ~127ULL;
 		return 0;
 	case KEY_FLUSH:
 		opt->flush = true;
@@ -345,26 +189,35 @@ static error_t trouble_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_FAULT:
-		fault_add(state, parse, arg);
+		args_fault_add(state, parse, arg);
 		return 0;
 	case KEY_FAULT_ITER:
-		parse->fault_iter = (uint32_t)number_read(state, arg, 1000000);
+		parse->fault_iter = (uint32_t)args_number_read(state, arg, 1000000);
 		parse->fault_percent = 0;
 		return 0;
 	case KEY_FAULT_PHASE:
-		parse->fault_percent = (uint32_t)number_read(state, arg, 99);
+		parse->fault_percent = (uint32_t)args_number_read(state, arg, 99);
 		return 0;
 	case KEY_AT:
-		command_read(state, opt, arg);
+		args_command_read(state, opt, arg);
 		return 0;
 	case KEY_KILL:
-		signal_read(state, &opt->kill, arg, false);
+		args_signal_read(state, &opt->kill, arg, false);
 		return 0;
 	case KEY_STOP:
-		signal_read(state, &opt->stop, arg, true);
+		args_signal_read(state, &opt->stop, arg, true);
 		return 0;
 	case KEY_EXPECT:
-		expect_read(state, opt, arg);
+		args_expect_read(state, opt, arg);
+		return 0;
+	case KEY_TRAIN:
+		args_train_read(state, &opt->train, arg);
+		return 0;
+	case KEY_TRAIN_ONLY:
+		args_classes_read(state, &opt->train, arg);
+		return 0;
+	case KEY_TRAIN_LOG:
+		args_text_copy(state, opt->train.log, sizeof(opt->train.log), arg);
 		return 0;
 	case KEY_SELF_TEST:
 		if (strcmp(arg, "corrupt") != 0) {
@@ -383,22 +236,22 @@ static error_t fabric_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_FABRIC:
-		text_copy(state, opt->fabric_lib, sizeof(opt->fabric_lib), arg);
+		args_text_copy(state, opt->fabric_lib, sizeof(opt->fabric_lib), arg);
 		return 0;
 	case KEY_RAILS:
-		opt->rail_count = (uint32_t)number_read(state, arg, 64);
+		opt->rail_count = (uint32_t)args_number_read(state, arg, 64);
 		return 0;
 	case KEY_RATE:
-		text_copy(state, opt->rate_mbps, sizeof(opt->rate_mbps), arg);
+		args_text_copy(state, opt->rate_mbps, sizeof(opt->rate_mbps), arg);
 		return 0;
 	case KEY_LATENCY:
-		opt->latency_us = (uint32_t)number_read(state, arg, 1000000);
+		opt->latency_us = (uint32_t)args_number_read(state, arg, 1000000);
 		return 0;
 	case KEY_LINK:
-		text_copy(state, opt->link, sizeof(opt->link), arg);
+		args_text_copy(state, opt->link, sizeof(opt->link), arg);
 		return 0;
 	case KEY_WIRING:
-		text_copy(state, opt->wiring, sizeof(opt->wiring), arg);
+		args_text_copy(state, opt->wiring, sizeof(opt->wiring), arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -411,10 +264,10 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_JSON:
-		text_copy(state, opt->json, sizeof(opt->json), arg);
+		args_text_copy(state, opt->json, sizeof(opt->json), arg);
 		return 0;
 	case KEY_SAMPLES:
-		text_copy(state, opt->samples, sizeof(opt->samples), arg);
+		args_text_copy(state, opt->samples, sizeof(opt->samples), arg);
 		return 0;
 	case KEY_BRIEF:
 		opt->brief = true;
@@ -426,13 +279,13 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		opt->keep = true;
 		return 0;
 	case KEY_SEED:
-		opt->seed = (uint32_t)number_read(state, arg, UINT32_MAX);
+		opt->seed = (uint32_t)args_number_read(state, arg, UINT32_MAX);
 		return 0;
 	case KEY_TIMEOUT:
-		opt->timeout_s = (uint32_t)number_read(state, arg, 86400);
+		opt->timeout_s = (uint32_t)args_number_read(state, arg, 86400);
 		return 0;
 	case KEY_LINGER:
-		opt->linger_ms = (uint32_t)number_read(state, arg, 60000);
+		opt->linger_ms = (uint32_t)args_number_read(state, arg, 60000);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -462,6 +315,12 @@ static void options_check(const struct argp_state *state, const struct options *
 	if (opt->fault_count && !opt->fabric_lib[0]) {
 		argp_error(state, "--fault needs --fabric-lib");
 	}
+	if (opt->train.armed &&
+	    (!opt->fabric_lib[0] || opt->rail_count < 2 || opt->rail_count > TRAIN_RAILS_MAX ||
+	     strchr(opt->rate_mbps, ','))) {
+		argp_error(state, "--train needs --fabric-lib, 2 to %d rails and one --rate",
+			   TRAIN_RAILS_MAX);
+	}
 	if (opt->expect == EXPECT_REMOTE && !opt->kill.armed) {
 		argp_error(state, "--expect remote needs --kill");
 	}
@@ -475,28 +334,28 @@ static error_t option_parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_PLUGIN:
-		text_copy(state, opt->plugin, sizeof(opt->plugin), arg);
+		args_text_copy(state, opt->plugin, sizeof(opt->plugin), arg);
 		return 0;
 	case KEY_API:
-		opt->api = (int)number_read(state, arg, 99);
+		opt->api = (int)args_number_read(state, arg, 99);
 		return 0;
 	case KEY_ENV:
 		if (opt->env_count == OPT_ENVS_MAX || !strchr(arg, '=')) {
 			argp_error(state, "--env NAME=VALUE, at most %d", OPT_ENVS_MAX);
 		}
-		text_copy(state, opt->envs[opt->env_count++], OPT_TEXT_MAX, arg);
+		args_text_copy(state, opt->envs[opt->env_count++], OPT_TEXT_MAX, arg);
 		return 0;
 	case KEY_RANK_ENV:
-		rank_env_read(state, opt, arg);
+		args_rank_env_read(state, opt, arg);
 		return 0;
 	case KEY_WRAPPER:
-		text_copy(state, opt->wrapper, sizeof(opt->wrapper), arg);
+		args_text_copy(state, opt->wrapper, sizeof(opt->wrapper), arg);
 		return 0;
 	case KEY_RANK:
-		opt->rank = (int)number_read(state, arg, OPT_RANKS_MAX - 1);
+		opt->rank = (int)args_number_read(state, arg, OPT_RANKS_MAX - 1);
 		return 0;
 	case KEY_SHM:
-		opt->shm_fd = (int)number_read(state, arg, INT_MAX);
+		opt->shm_fd = (int)args_number_read(state, arg, INT_MAX);
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", arg);
@@ -550,6 +409,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.seed = 1,
 		.timeout_s = 60,
 		.expect_ms = 2000,
+		.train = {.class_mask = UINT64_MAX},
 		.rank = -1,
 		.shm_fd = -1,
 	};

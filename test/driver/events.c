@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void line_read(struct events *events, const char *line)
+static void line_read(struct events *events, uint32_t rank, const char *line)
 {
 	static const char key[] = "\"bytes_replayed\":";
 	const char *at = strstr(line, key);
@@ -13,6 +13,12 @@ static void line_read(struct events *events, const char *line)
 	events->line_count++;
 	if (at) {
 		events->replayed_bytes += strtoull(at + sizeof(key) - 1, NULL, 10);
+	}
+	if (strstr(line, "\"event\":\"path_fault\"")) {
+		events->fault_count++;
+	}
+	if (events->on_line) {
+		events->on_line(events->on_line_arg, rank, line);
 	}
 }
 
@@ -29,7 +35,7 @@ static void file_read(struct events *events, uint32_t rank)
 	}
 	if (fseek(file, events->offset[rank], SEEK_SET) == 0) {
 		while (fgets(line, sizeof(line), file) && strchr(line, '\n')) {
-			line_read(events, line);
+			line_read(events, rank, line);
 			events->offset[rank] = ftell(file);
 		}
 	}

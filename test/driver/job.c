@@ -51,21 +51,28 @@ static uint32_t proto_rounds(const struct options *opt)
 	return opt->mix || !count ? 1 : count;
 }
 
+static uint32_t op_rounds(const struct options *opt)
+{
+	uint32_t count = flags_count(opt->ops, OP_KIND_COUNT);
+
+	return count ? count : 1;
+}
+
 uint32_t job_count(const struct options *opt)
 {
-	return flags_count(opt->ops, OP_KIND_COUNT) * proto_rounds(opt) * opt->size_count *
-	       opt->iter_count;
+	return op_rounds(opt) * proto_rounds(opt) * opt->size_count * opt->iter_count;
 }
 
 struct job job_at(const struct options *opt, uint32_t iter)
 {
-	uint32_t round = iter / opt->iter_count;
+	/* A train changes all of it from one iteration to the next. */
+	uint32_t round = opt->train.armed ? iter : iter / opt->iter_count;
 	uint32_t size_idx = round % opt->size_count;
 	uint32_t proto_idx = round / opt->size_count % proto_rounds(opt);
 	uint32_t op_idx = round / opt->size_count / proto_rounds(opt);
 	struct job job = {
 		.iter = iter,
-		.op = (enum op_kind)flags_nth(opt->ops, op_idx),
+		.op = (enum op_kind)flags_nth(opt->ops, op_idx % op_rounds(opt)),
 		.size_bytes = opt->sizes[size_idx],
 	};
 

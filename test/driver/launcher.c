@@ -123,10 +123,13 @@ static int gate_wait(struct run *run, const char *where, int64_t iter)
 	uint64_t deadline_ns = clock_mono_ns() + run->opt->timeout_s * NS_PER_SEC;
 	bool pending = iter >= 0 && trouble_pending(run, (uint32_t)iter);
 
-	while (!shared_gate_full(run->shared, pending ? 1 : 20)) {
+	while (!shared_gate_full(run->shared, pending || run->train ? 1 : 20)) {
 		if (pending) {
 			trouble_tick(run, (uint32_t)iter, percent_moved(run));
 			pending = trouble_pending(run, (uint32_t)iter);
+		}
+		if (run->train) {
+			train_tick(run->train);
 		}
 		int err = wait_check(run, where, deadline_ns);
 
@@ -172,6 +175,23 @@ static void iteration_times(struct run *run, struct iter_record *record)
 	record->done = true;
 }
 
+/** What a train does between two iterations. */
+static int train_before(struct run *run, uint32_t iter)
+{
+	if (!run->train) {
+		return 0;
+	}
+	train_step(run->train);
+	if (run->failure[0]) {
+		shared_stop(run->shared, STOP_QUIET);
+		return -EPROTO;
+	}
+	if (train_is_over(run->train)) {
+		atomic_store_explicit(&run->shared->iter_end, iter + 1, memory_order_release);
+	}
+	return 0;
+}
+
 static int iteration_run(struct run *run, uint32_t iter)
 {
 	char text[64];
@@ -187,6 +207,10 @@ static int iteration_run(struct run *run, uint32_t iter)
 	record->job = job_at(run->opt, iter);
 	run->record_count = iter + 1;
 	trouble_tick(run, iter, 0);
+	err = train_before(run, iter);
+	if (err) {
+		return err;
+	}
 	snprintf(text, sizeof(text), "start %u %s %s %llu", iter, op_name(record->job.op),
 		 proto_name(record->job.proto), (unsigned long long)record->job.size_bytes);
 	sampler_mark(run->sampler, clock_mono_ns(), text);
@@ -214,11 +238,15 @@ static void stopped_continue(struct run *run)
 
 static void phases_run(struct run *run)
 {
-	uint32_t count = job_count(run->opt);
+	_Atomic uint32_t *count = &run->shared->iter_end;
 	int err = setup_phases(run);
 
-	for (uint32_t iter = 0; !err && iter < count; iter++) {
+	for (uint32_t iter = 0; !err && iter < atomic_load_explicit(count, memory_order_relaxed);
+	     iter++) {
 		err = iteration_run(run, iter);
+	}
+	if (!err && run->train) {
+		train_on_close(run->train);
 	}
 	if (!err) {
 		err = gate_wait(run, "close", -1);
@@ -228,6 +256,9 @@ static void phases_run(struct run *run)
 		shared_gate_open(run->shared);
 	}
 	stopped_continue(run);
+	if (run->train) {
+		train_on_end(run->train);
+	}
 	children_finish(&run->children, END_WAIT_MS);
 	/* Findings of the ranks' very last checks, and what the fabric has to say. */
 	record_finish(run);
@@ -345,6 +376,7 @@ static int run_open(struct run *run)
 		return err;
 	}
 	run->shared->opt = *opt;
+	atomic_init(&run->shared->iter_end, job_count(opt));
 	run->records = calloc(job_count(opt) + 1, sizeof(*run->records));
 	if (!run->records) {
 		return -ENOMEM;
@@ -352,6 +384,9 @@ static int run_open(struct run *run)
 	if (opt->fabric_lib[0]) {
 		snprintf(fabric_dir, sizeof(fabric_dir), "%s/fabric", run->dir);
 		err = rails_open(&run->rails, fabric_dir);
+	}
+	if (!err && opt->train.armed) {
+		err = train_create(&run->train, run);
 	}
 	if (!err && opt->samples[0]) {
 		err = run->rails ? sampler_start(&run->sampler, opt->samples, run->rails, opt)
@@ -363,6 +398,7 @@ static int run_open(struct run *run)
 static void run_close(struct run *run)
 {
 	sampler_stop(run->sampler);
+	train_destroy(run->train);
 	rails_close(run->rails);
 	dir_destroy(run);
 	free(run->records);
@@ -375,6 +411,9 @@ static void run_close(struct run *run)
 static int run_report(struct run *run)
 {
 	verdict(run);
+	if (run->train) {
+		train_finish(run->train);
+	}
 	if (run->opt->brief) {
 		report_brief(run);
 	} else {

@@ -60,6 +60,16 @@ struct opt_command {
 	uint32_t percent; /**< as in struct opt_fault */
 };
 
+/** A train of faults: many, one after the other, in one run (test/driver/train.h). */
+struct opt_train {
+	bool armed;
+	uint64_t seed;
+	uint32_t fault_count; /**< the train ends once so many faults have struck */
+	uint32_t first;       /**< number of its first episode */
+	uint64_t class_mask;  /**< 1 << enum train_class: what is drawn */
+	char log[PATH_MAX];   /**< one line an incident, for scripts/soak; empty: none */
+};
+
 /** A variable for one rank alone. */
 struct opt_rank_env {
 	uint32_t rank;
@@ -101,6 +111,7 @@ struct options {
 	uint32_t expect_ms; /**< bound between a kill and the survivors' error */
 	struct opt_fault faults[OPT_FAULTS_MAX];
 	uint32_t fault_count;
+	struct opt_train train;
 	struct opt_signal kill;
 	struct opt_signal stop;
 	char envs[OPT_ENVS_MAX][OPT_TEXT_MAX]; /**< NAME=VALUE for the ranks */

@@ -46,10 +46,10 @@ struct rail_bytes rails_read(struct rails *rails, uint32_t host, uint32_t rail)
 	return (struct rail_bytes){counters.tx_bytes, counters.rx_bytes};
 }
 
-int rails_fault(struct rails *rails, const char *rule)
+int rails_fault(struct rails *rails, const char *rule, uint32_t *rule_idx)
 {
 	char why[128] = "";
-	int err = fabric_ctl_fault(rails->ctl, rule, NULL, why, sizeof(why));
+	int err = fabric_ctl_fault(rails->ctl, rule, rule_idx, why, sizeof(why));
 
 	if (err) {
 		fprintf(stderr, "driver: fault '%s': %s\n", rule, why);
@@ -57,15 +57,26 @@ int rails_fault(struct rails *rails, const char *rule)
 	return err;
 }
 
+int rails_fired_at(struct rails *rails, uint32_t number, struct rail_fired *out)
+{
+	struct fabric_fired fired;
+	int err = fabric_ctl_fired(rails->ctl, number, &fired);
+
+	if (err) {
+		return err;
+	}
+	out->at_ns = fired.t_ns;
+	out->seen = fired.seen;
+	out->rule_idx = fired.rule_idx;
+	snprintf(out->rule, sizeof(out->rule), "%s", fired.text);
+	return 0;
+}
+
 uint32_t rails_fired_list(struct rails *rails, struct rail_fired *out, uint32_t cap)
 {
 	uint32_t count = 0;
-	struct fabric_fired fired;
 
-	while (count < cap && fabric_ctl_fired(rails->ctl, count, &fired) == 0) {
-		out[count].at_ns = fired.t_ns;
-		out[count].seen = fired.seen;
-		snprintf(out[count].rule, sizeof(out[count].rule), "%s", fired.text);
+	while (count < cap && rails_fired_at(rails, count, &out[count]) == 0) {
 		count++;
 	}
 	return count;

@@ -5,6 +5,7 @@
 #include "test/driver/call.h"
 #include "test/driver/check.h"
 #include "test/driver/engine.h"
+#include "test/driver/linkcut.h"
 #include "test/driver/logger.h"
 #include "test/driver/op.h"
 #include "test/driver/setup.h"
@@ -133,17 +134,19 @@ static int iteration_move(struct threads *threads)
 static int iterations_run(struct threads *threads)
 {
 	struct rank *rank = threads->rank;
-	uint32_t count = job_count(rank->opt);
+	_Atomic uint32_t *count = &rank->shared->iter_end;
 	int err = 0;
 
-	for (uint32_t iter = 0; !err && iter < count; iter++) {
+	for (uint32_t iter = 0; !err && iter < atomic_load_explicit(count, memory_order_acquire);
+	     iter++) {
 		rank->job = job_at(rank->opt, iter);
 		op_begin(rank);
 		err = shared_gate_pass(rank->shared);
 		if (!err) {
 			err = iteration_move(threads);
 		}
-		if (!err && iter + 1 == count && rank->opt->close_at_once) {
+		if (!err && rank->opt->close_at_once &&
+		    iter + 1 == atomic_load_explicit(count, memory_order_acquire)) {
 			err = service_call(threads, run_close);
 		}
 		if (!err) {
@@ -236,6 +239,7 @@ static int rank_with_buffers(struct rank *rank)
 int rank_run(const struct options *opt)
 {
 	struct rank rank = {.id = opt->rank};
+	struct linkcut *linkcut = NULL;
 	int err = shared_map(&rank.shared, opt->shm_fd);
 
 	if (err) {
@@ -246,9 +250,13 @@ int rank_run(const struct options *opt)
 	rank.report = &rank.shared->ranks[rank.id];
 	logger_init(&rank.report->tally, rank.id);
 	err = plugin_open(&rank);
+	if (!err && rank.opt->train.armed) {
+		err = linkcut_start(&linkcut, rank.shared, (uint32_t)rank.id);
+	}
 	if (!err) {
 		err = rank_with_buffers(&rank);
 	}
+	linkcut_stop(linkcut);
 	plugin_close(&rank);
 	shared_unmap(rank.shared);
 	if (err && err != -ECANCELED && err != -EREMOTEIO) {

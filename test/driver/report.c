@@ -99,9 +99,10 @@ void report_verdict(const struct run *run)
 
 void report_brief(const struct run *run)
 {
-	printf("verdict=%s iterations=%u worst_ms=%.3f fired=%u replayed=%" PRIu64,
+	printf("verdict=%s iterations=%u worst_ms=%.3f fired=%u replayed=%" PRIu64
+	       " path_faults=%" PRIu64,
 	       run->passed ? "pass" : "fail", run->record_count, (double)time_max_ns(run) / 1e6,
-	       run->fired_count, run->events.replayed_bytes);
+	       run->fired_count, run->events.replayed_bytes, run->events.fault_count);
 	for (int kind = 0; kind < TALLY_KIND_COUNT; kind++) {
 		printf(" %s=%" PRIu64, tally_name((enum tally_kind)kind),
 		       run_tally(run, (enum tally_kind)kind));

@@ -8,6 +8,7 @@
 #include "test/driver/rails.h"
 #include "test/driver/sampler.h"
 #include "test/driver/shared.h"
+#include "test/driver/train.h"
 
 #include <limits.h>
 
@@ -42,6 +43,7 @@ struct run {
 	struct rails *rails; /**< NULL without a fabric */
 	struct sampler *sampler;
 	struct events events;
+	struct train *train; /**< NULL without one */
 	struct iter_record *records;
 	uint32_t record_count; /**< iterations begun */
 	uint64_t rail_base[RAILS_COUNT_MAX];

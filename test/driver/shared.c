@@ -100,6 +100,33 @@ void shared_gate_open(struct shared *shared)
 	futex_wake(&gate->generation);
 }
 
+void shared_link_order(struct shared *shared, uint32_t rank, enum link_order order)
+{
+	_Atomic uint32_t *word = &shared->ranks[rank].link_orders;
+	uint32_t last = atomic_load_explicit(word, memory_order_relaxed);
+
+	atomic_store_explicit(word, (last / LINK_ORDER_COUNT + 1) * LINK_ORDER_COUNT + order,
+			      memory_order_release);
+	futex_wake(word);
+}
+
+enum link_order shared_link_wait(struct shared *shared, uint32_t rank, uint32_t *seen,
+				 uint32_t wait_ms)
+{
+	_Atomic uint32_t *word = &shared->ranks[rank].link_orders;
+	uint32_t now = atomic_load_explicit(word, memory_order_acquire);
+
+	if (now == *seen) {
+		futex_wait(word, now, wait_ms);
+		now = atomic_load_explicit(word, memory_order_acquire);
+	}
+	if (now == *seen) {
+		return LINK_NOTHING;
+	}
+	*seen = now;
+	return (enum link_order)(now % LINK_ORDER_COUNT);
+}
+
 void shared_stop(struct shared *shared, enum stop_kind why)
 {
 	uint32_t none = STOP_NONE;

@@ -16,6 +16,16 @@ enum stop_kind {
 	STOP_QUIET /**< another rank failed already */
 };
 
+/** What the launcher wants a rank to do to its process's TCP connections. */
+enum link_order {
+	LINK_NOTHING,
+	LINK_FIN,    /**< end them in order: the peer reads an end of file */
+	LINK_RST,    /**< reset them */
+	LINK_MUTE,   /**< hear nothing any more, not even acknowledgements */
+	LINK_UNMUTE, /**< hear again */
+	LINK_ORDER_COUNT
+};
+
 /** What a rank tells the launcher. */
 struct rank_report {
 	_Atomic uint64_t moved;      /**< messages received in the current iteration */
@@ -28,6 +38,8 @@ struct rank_report {
 	_Atomic uint64_t call_max_ns;  /**< longest call of the progress thread's functions */
 	_Atomic uint64_t setup_max_ns; /**< longest call of the service thread's functions */
 	_Atomic uint64_t call_count;   /**< isend, irecv, test and iflush calls */
+	_Atomic uint32_t link_orders;  /**< launcher to rank: how many so far, above the last one */
+	_Atomic uint64_t links_harmed; /**< by all of them */
 	char call_max_name[16];
 	char setup_max_name[16];
 	char plugin_name[32];
@@ -47,7 +59,8 @@ struct gate {
 /** The memory launcher and ranks share; also the bootstrap that carries the handles. */
 struct shared {
 	struct options opt;
-	_Atomic uint32_t stop; /**< enum stop_kind */
+	_Atomic uint32_t stop;     /**< enum stop_kind */
+	_Atomic uint32_t iter_end; /**< iterations of the run; a train lowers it at its end */
 	struct gate gate;
 	struct rank_report ranks[OPT_RANKS_MAX];
 	unsigned char handles[OPT_CHANNELS_MAX][OPT_RANKS_MAX][OPT_RANKS_MAX]
@@ -72,6 +85,11 @@ int shared_gate_pass(struct shared *shared);
 int shared_gate_full(struct shared *shared, uint32_t wait_ms);
 /** Launcher: let the ranks go on. */
 void shared_gate_open(struct shared *shared);
+/** Launcher: give a rank an order; one that it has not yet seen is replaced. */
+void shared_link_order(struct shared *shared, uint32_t rank, enum link_order order);
+/** Rank: wait up to wait_ms for an order after *seen (first: 0). LINK_NOTHING when none came. */
+enum link_order shared_link_wait(struct shared *shared, uint32_t rank, uint32_t *seen,
+				 uint32_t wait_ms);
 /** Set the reason to leave and wake the ranks that wait at the gate. Keeps an earlier reason. */
 void shared_stop(struct shared *shared, enum stop_kind why);
 

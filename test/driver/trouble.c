@@ -10,7 +10,7 @@ static void fault_install(struct run *run, uint32_t i)
 	char text[OPT_TEXT_MAX + 16];
 
 	run->faults[i].at_ns = clock_mono_ns();
-	if (rails_fault(run->rails, run->opt->faults[i].rule)) {
+	if (rails_fault(run->rails, run->opt->faults[i].rule, NULL)) {
 		run_fail(run, "the fabric refused the fault '%s'", run->opt->faults[i].rule);
 	}
 	run->faults[i].done = true;
