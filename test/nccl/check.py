@@ -1,269 +1,209 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Unmodified NCCL over the software fabric: Braid healthy, Braid with a rail cut in mid-collective,
-a rail that is cut and comes back, and the same cut on NCCL's built-in IB transport, which must fail.
-Run it through scripts/nccl-check."""
+"""Unmodified NCCL on GPUs over the software fabric, as cases that each check every element. Run it
+through scripts/nccl-check."""
 
 import argparse
+import ast
+import concurrent.futures
 import glob
+import importlib.util
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-OPS = "all_reduce,all_gather,reduce_scatter,broadcast,send_recv"
-SIZES = "8,1024,65536,1048576,16777216,134217728,1073741824"
-RAIL = 1
-CUT_SIZE = 268435456
-CUT_STEPS = 4
-CUT_STEP = 1
-CUT_RULE = f"cut host=0 rail={RAIL} bytes=5000000"
-BACK_STEPS = 120
-BACK_STEP = 30
+import faults
+import healthy
+import job
+import launch
+import torch_case
+
+SKIPPED = 77
+ALONE = {"speed": healthy.speed, "rails": healthy.rails}  # they measure: nothing beside them
+OURS = {
+    "matrix": healthy.matrix, "protocols": healthy.protocols, "large": healthy.large,
+    "communicators": healthy.communicators, "reload": healthy.reload, "ranks4": healthy.ranks4,
+    "ranks6": healthy.ranks6, "pause": faults.pause, "kill": faults.kill, "abort": faults.abort,
+    **{f"fault-{kind}": faults.fault_case(kind) for kind in faults.KINDS},
+    "baseline": faults.baseline, "torch": torch_case.run,
+}
+QUICK = ("matrix", "protocols", "communicators", "kill", "pause", "fault-cut", "fault-port_down",
+         "baseline")
 
 
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+def has_torch():
+    return importlib.util.find_spec("torch") is not None
 
 
-def rank_env(args, net, rank, folder, port):
-    env = dict(os.environ)
-    libs = [os.path.join(args.build, "fabric"), args.build, env.get("LD_LIBRARY_PATH", "")]
-    env.setdefault("NCCL_DEBUG", "INFO")
-    env.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET")
-    env.update({
-        "RANK": str(rank), "WORLD_SIZE": str(args.ranks), "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "NCCL_HOSTID": f"braid-check-{rank}", "NCCL_SOCKET_IFNAME": "lo",
-        "NCCL_NVLS_ENABLE": "0", "NCCL_IB_DISABLE": "0",
-        "LD_LIBRARY_PATH": ":".join(part for part in libs if part),
-        "FABRIC_DIR": os.path.join(folder, "fabric"), "FABRIC_HOST": str(rank),
-        "FABRIC_RAILS": str(args.rails), "FABRIC_RATE_MBPS": str(args.rate),
-        "BRAID_EVENT_FILE": os.path.join(folder, "events.%h.%p.jsonl"),
-    })
-    if net == "braid":
-        env.update({"NCCL_NET_PLUGIN": "braid", "NCCL_NET": "Braid"})
-    else:
-        # GIN probing of 2.28 crashes on devices that are not mlx5, and merging devices without a
-        # PCI path loses them. Time-outs as Braid's own, so that the failure comes as soon.
-        env.update({"NCCL_NET_PLUGIN": "none", "NCCL_NET": "IB", "NCCL_GIN_TYPE": "2",
-                    "NCCL_IB_MERGE_NICS": "0", "NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "6"})
-    return env
+def scenario_paths():
+    """Scenarios bring their own programs: test/nccl/scenarios/NAME.py, but _*.py are helpers."""
+    paths = sorted(glob.glob(os.path.join(launch.HERE, "scenarios", "[!_]*.py")))
+    return {os.path.splitext(os.path.basename(path))[0]: path for path in paths}
 
 
-def wait_all(procs, limit_s):
-    """Exit codes, "timeout" where the limit ran out. A rank that failed ends the wait for the rest
-    after a grace, as a job's launcher would."""
-    deadline = time.monotonic() + limit_s
-    while any(proc.poll() is None for proc in procs) and time.monotonic() < deadline:
-        if any(proc.poll() not in (None, 0) for proc in procs):
-            deadline = min(deadline, time.monotonic() + 5)
-        time.sleep(0.05)
-    codes = ["timeout" if proc.poll() is None else proc.returncode for proc in procs]
-    for proc in procs:
-        if proc.poll() is None:
-            proc.kill()
-        proc.wait()
-    return codes
+def scenario_facts(path):
+    """First line of the docstring and LIMIT_S of a scenario, without running it."""
+    with open(path) as stream:
+        tree = ast.parse(stream.read())
+    limit_s = 240
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and \
+                [getattr(t, "id", "") for t in node.targets] == ["LIMIT_S"]:
+            limit_s = int(node.value.value)
+    return (ast.get_docstring(tree) or "").split("\n")[0], limit_s
 
 
-def run_ranks(args, net, extra, limit_s):
-    """One job. Gives its steps, exit codes, events, log text, rail counters."""
-    folder = tempfile.mkdtemp(prefix="braid-nccl-")
-    os.mkdir(os.path.join(folder, "fabric"))
-    port, procs = free_port(), []
-    fabricctl = os.path.join(args.build, "fabric", "fabricctl")
-    for rank in range(args.ranks):
-        with open(os.path.join(folder, f"out.{rank}"), "w") as out, \
-                open(os.path.join(folder, f"err.{rank}"), "w") as err:
-            procs.append(subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "rank.py"), "--fabricctl", fabricctl] + extra,
-                env=rank_env(args, net, rank, folder, port), stdout=out, stderr=err))
-    codes = wait_all(procs, limit_s)
-    result = collect(folder, args.ranks, codes)
-    if args.keep:
-        print(f"kept: {folder}")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    return result
+def scenario_case(name, path):
+    limit_s = scenario_facts(path)[1]
+
+    def run(context):
+        with tempfile.TemporaryDirectory() as folder:
+            out, result = os.path.join(folder, "out"), os.path.join(folder, "result.json")
+            env = dict(os.environ, PYTHONPATH=launch.HERE, PYTHONUNBUFFERED="1")
+            code = launch.run_bounded([sys.executable, path, "--build", context.build, "--json",
+                                       result, "--limit", str(limit_s)], env, limit_s + 20, out,
+                                      out + ".err")
+            text = ""
+            for part in (out, out + ".err"):
+                with open(part, errors="replace") as stream:
+                    text += stream.read()
+            for line in text.splitlines():
+                if line.startswith("skipped:") and code == SKIPPED:
+                    return {"ok": True, "skipped": True, "summary": line}
+            try:
+                with open(result) as stream:
+                    got = json.load(stream)
+            except (OSError, json.JSONDecodeError):
+                got = {"ok": False, "summary": f"no result, exit status {code}"}
+            got["ok"] = bool(got.get("ok")) and code == 0
+            if not got["ok"]:
+                got["log"] = "\n".join(text.splitlines()[-40:])
+            return got
+    return run
 
 
-def collect(folder, ranks, codes):
-    steps, log, events = [], "", []
-    for rank in range(ranks):
-        with open(os.path.join(folder, f"out.{rank}")) as stream:
-            text = stream.read()
-        with open(os.path.join(folder, f"err.{rank}")) as stream:
-            log += text + stream.read()
-        steps += [json.loads(line) for line in text.splitlines() if line.startswith('{"rank"')]
-    for path in glob.glob(os.path.join(folder, "events.*.jsonl")):
-        with open(path) as stream:
-            events += [json.loads(line) for line in stream if line.strip()]
-    fired = os.path.join(folder, "fabric", "fired.log")
-    return {"codes": codes, "steps": steps, "events": events, "log": log,
-            "fired": os.path.exists(fired) and os.path.getsize(fired) > 0}
+def all_cases():
+    cases = {**ALONE, **OURS}
+    for name, path in scenario_paths().items():
+        cases[name] = scenario_case(name, path)
+    return cases
 
 
-def wrong_of(result):
-    return sum(step["wrong"] for step in result["steps"])
+def describe(name, case):
+    paths = scenario_paths()
+    words = scenario_facts(paths[name])[0] if name in paths else (case.__doc__ or "")
+    return f"  {name:18} {words}"
 
 
-def is_clean(result):
-    return all(code == 0 for code in result["codes"]) and wrong_of(result) == 0
+class Runner:
+    """Runs cases, says how they go, and keeps what came of them."""
+
+    def __init__(self, context):
+        self.context = context
+        self.results = {}
+        self.lock = threading.Lock()
+
+    def run_one(self, name, case):
+        start = time.monotonic()
+        with self.lock:
+            print(f"{name}: begins", flush=True)
+        if name in ("torch", *scenario_paths()) and not has_torch():
+            result = {"ok": True, "skipped": True, "summary": "skipped: no PyTorch here"}
+        else:
+            try:
+                result = case(self.context)
+            except (OSError, subprocess.SubprocessError, KeyError, ValueError) as error:
+                result = {"ok": False, "summary": f"{type(error).__name__}: {error}"}
+        result["seconds"] = round(time.monotonic() - start, 1)
+        with self.lock:
+            self.results[name] = result
+            word = "skipped" if result.get("skipped") else "ok" if result["ok"] else "FAILED"
+            print(f"{name}: {word}, {result['seconds']} s: {result['summary']}", flush=True)
+            if result.get("log"):
+                print("\n".join(f"    {line}" for line in result["log"].splitlines()), flush=True)
+
+    def run_all(self, cases, width):
+        for name in [name for name in cases if name in ALONE]:
+            self.run_one(name, cases[name])
+        others = [name for name in cases if name not in ALONE]
+        with concurrent.futures.ThreadPoolExecutor(width) as pool:
+            for future in [pool.submit(self.run_one, name, cases[name]) for name in others]:
+                future.result()
 
 
-def network_of(result):
-    for line in result["log"].splitlines():
-        if "Using network" in line:
-            return line.split("Using network")[1].strip()
-    return "?"
+def print_table(table):
+    print(f"\n{table['title']}\n")
+    print("| " + " | ".join(table["columns"]) + " |")
+    print("|" + "---|" * len(table["columns"]))
+    for row in table["rows"]:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
 
 
-def count_events(result, kind):
-    return sum(event.get("event") == kind for event in result["events"])
-
-
-def step_times(result, first, last):
-    return [s["seconds"] for s in result["steps"] if first <= s["step"] <= last and s["rank"] == 0]
-
-
-def replayed_of(result):
-    return sum(e.get("bytes_replayed", 0) for e in result["events"] if e.get("event") == "path_down")
-
-
-def show_log(title, result):
-    print(f"--- {title}: exit codes {result['codes']}, last lines")
-    print("\n".join(result["log"].splitlines()[-40:]))
-
-
-def check_healthy(args, report):
-    result = run_ranks(args, "braid", ["--ops", args.ops, "--sizes", args.sizes], args.limit)
-    ok = is_clean(result) and network_of(result) == "Braid"
-    report["healthy"] = {"ok": ok, "network": network_of(result), "wrong": wrong_of(result),
-                         "steps": result["steps"]}
-    if not ok:
-        show_log("healthy run", result)
-    return ok
-
-
-def cut_args(op):
-    return ["--ops", op, "--sizes", str(CUT_SIZE), "--repeat", str(CUT_STEPS),
-            "--rule", f"{CUT_STEP}:{CUT_RULE}"]
-
-
-def check_cut(args, op, report):
-    result = run_ranks(args, "braid", cut_args(op), args.limit)
-    steps = len([s for s in result["steps"] if s["rank"] == 0])
-    ok = (is_clean(result) and result["fired"] and count_events(result, "path_down") > 0 and
-          replayed_of(result) > 0 and steps == CUT_STEPS)
-    report["cut"][op] = {"ok": ok, "wrong": wrong_of(result), "fired": result["fired"],
-                         "bytes_replayed": replayed_of(result),
-                         "step_seconds": max(step_times(result, CUT_STEP, CUT_STEP), default=0),
-                         "after_seconds": min(step_times(result, CUT_STEP + 1, CUT_STEPS),
-                                              default=0)}
-    if not ok:
-        show_log(f"{op} with a cut", result)
-    return ok
-
-
-def check_back(args, report):
-    """Cut, then mended: the rail must be used again by itself, with every element right."""
-    result = run_ranks(args, "braid", ["--ops", "all_reduce", "--sizes", str(CUT_SIZE), "--repeat",
-                                       str(BACK_STEPS), "--rule", f"{CUT_STEP}:{CUT_RULE}",
-                                       "--rule", f"{BACK_STEP}:heal host=0 rail={RAIL}"],
-                       args.limit)
-    downs, ups = count_events(result, "path_down"), count_events(result, "path_up")
-    ok = is_clean(result) and result["fired"] and downs > 0 and ups == downs
-    report["back"] = {"ok": ok, "wrong": wrong_of(result), "paths_down": downs, "paths_up": ups}
-    if not ok:
-        show_log("cut and mended", result)
-    return ok
-
-
-def check_builtin(args, op, report):
-    healthy = run_ranks(args, "ib", ["--ops", op, "--sizes", str(CUT_SIZE), "--repeat",
-                                     str(CUT_STEPS)], args.limit)
-    cut = run_ranks(args, "ib", cut_args(op) + ["--timeout", "20"], args.limit)
-    failed = any(code != 0 for code in cut["codes"]) and cut["fired"]
-    reason = next((line.split("NCCL WARN")[-1].strip() for line in cut["log"].splitlines()
-                   if "NCCL WARN" in line and "completion" in line.lower()), "")
-    report["builtin"][op] = {"healthy_ok": is_clean(healthy), "network": network_of(healthy),
-                             "failed_under_cut": failed, "reason": reason[:160],
-                             "codes": [str(code) for code in cut["codes"]]}
-    if not is_clean(healthy):
-        show_log(f"built-in IB, healthy {op}", healthy)
-    return is_clean(healthy) and failed
-
-
-def print_table(args, report):
-    sizes = len(args.sizes.split(","))
-    print(f"\n{args.ranks} ranks as {args.ranks} hosts, {args.rails} rails each; network "
-          f"{report['healthy']['network']}; the cut: rail {RAIL} of host 0, 5 MB into a collective "
-          f"of {CUT_SIZE >> 20} MiB\n")
-    print("| operation | Braid, healthy | Braid, rail cut | sent again | the step with the cut, "
-          "a step after it | built-in IB, same cut |")
-    print("|---|---|---|---|---|---|")
-    for op in args.ops.split(","):
-        mine = [s for s in report["healthy"]["steps"] if s["op"] == op]
-        cut, ib = report["cut"].get(op, {}), report["builtin"].get(op)
-        fate = "not run"
-        if ib is not None:
-            fate = "job fails" if ib["failed_under_cut"] else "SURVIVES"
-        print(f"| {op} | {sum(s['wrong'] for s in mine)} of {sum(s['elements'] for s in mine)} "
-              f"elements wrong, {sizes} sizes | {cut.get('wrong', '?')} wrong, "
-              f"{'job goes on' if cut.get('ok') else 'FAILED'} "
-              f"| {cut.get('bytes_replayed', 0) / 1e6:.1f} MB "
-              f"| {cut.get('step_seconds', 0):.2f} s, {cut.get('after_seconds', 0):.2f} s | {fate} |")
-    if report.get("back"):
-        back = report["back"]
-        print(f"\ncut and mended: {back['wrong']} elements wrong, {back['paths_down']} path ends "
-              f"went down, {back['paths_up']} came back")
+def print_results(results, order):
+    done = {name: results[name] for name in order if name in results}
+    rows = [[name, "skipped" if r.get("skipped") else "ok" if r["ok"] else "FAILED",
+             f"{r['seconds']:.0f} s", r["summary"]] for name, r in done.items()]
+    print_table({"title": "All cases", "columns": ["case", "", "took", "what"], "rows": rows})
+    tables = [table for r in done.values() for table in r.get("tables", [])]
+    table = faults.fault_table(done)
+    for table in ([table] if table else []) + tables:
+        print_table(table)
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", required=True, help="folder with the plugin and fabric/")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rails", type=int, default=4)
-    parser.add_argument("--rate", type=int, default=0, help="MB/s per rail, 0: unlimited")
-    parser.add_argument("--ops", default=OPS)
-    parser.add_argument("--sizes", default=SIZES)
-    parser.add_argument("--builtin-ops", default="all_reduce,send_recv",
-                        help="operations repeated on NCCL's built-in IB, or none")
-    parser.add_argument("--no-back", action="store_true", help="leave out the mended rail")
-    parser.add_argument("--limit", type=int, default=180, help="seconds per run")
-    parser.add_argument("--json", default="")
+    parser.add_argument("--build", default="", help="folder with the plugin, fabric/, nccl_matrix")
+    parser.add_argument("--quick", action="store_true", help="the core, a few minutes")
+    parser.add_argument("--full", action="store_true", help="all cases and scenarios")
+    parser.add_argument("--case", action="append", default=[], help="only this one; repeatable")
+    parser.add_argument("--list", action="store_true", help="names of the cases")
+    parser.add_argument("--jobs", type=int, default=3, help="cases run at a time, where none "
+                                                            "measures")
+    parser.add_argument("--json", default="", help="write the results to this file")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the runs")
     return parser.parse_args(argv)
 
 
+def choose(args, cases):
+    unknown = [name for name in args.case if name not in cases]
+    if unknown:
+        sys.exit(f"nccl-check: no case '{unknown[0]}'; --list shows them")
+    if args.case:
+        return {name: cases[name] for name in args.case}
+    if args.quick:
+        return {name: cases[name] for name in QUICK}
+    if args.full:
+        return cases
+    return {name: case for name, case in cases.items() if name not in scenario_paths()}
+
+
 def main(argv):
     args = parse(argv)
-    report = {"cut": {}, "builtin": {}}
-    print(f"healthy: {args.ops} at {args.sizes} bytes", flush=True)
-    ok = check_healthy(args, report)
-    for op in args.ops.split(","):
-        print(f"cut in mid-collective: {op}", flush=True)
-        ok = check_cut(args, op, report) and ok
-    if not args.no_back:
-        print("cut and mended: all_reduce", flush=True)
-        ok = check_back(args, report) and ok
-    for op in (args.builtin_ops.split(",") if args.builtin_ops != "none" else ()):
-        print(f"the same cut on NCCL's built-in IB: {op}", flush=True)
-        ok = check_builtin(args, op, report) and ok
-    print_table(args, report)
+    cases = all_cases()
+    if args.list:
+        print("\n".join(describe(name, case) for name, case in cases.items()))
+        return 0
+    chosen = choose(args, cases)
+    args.build = os.path.abspath(args.build)
+    args.matrix, args.nccl = job.find_matrix(args.build), launch.find_nccl()
+    if args.matrix is None:
+        print(f"skipped: no nccl_matrix in {args.build}: it is built where nvcc is")
+        return SKIPPED
+    runner = Runner(args)
+    start = time.monotonic()
+    runner.run_all(chosen, max(1, args.jobs))
+    print_results(runner.results, chosen)
+    ok = all(result["ok"] for result in runner.results.values())
     if args.json:
         with open(args.json, "w") as stream:
-            json.dump(report, stream, indent=1)
-    verdict = "every element right, every cut survived" if ok else "FAILED"
-    print(f"\nverdict: {verdict}")
+            json.dump({"ok": ok, "seconds": round(time.monotonic() - start, 1),
+                       "cases": runner.results}, stream, indent=1)
+    print(f"\nverdict: {'every case right' if ok else 'FAILED'}, "
+          f"{time.monotonic() - start:.0f} s")
     return 0 if ok else 1
 
 

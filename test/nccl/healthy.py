@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases without a fault: every operation, type, size, algorithm and protocol, communicators of every
+kind, more ranks than GPUs, and Braid beside NCCL's own transport."""
+
+import os
+import re
+
+import job
+
+COLLS = "all_reduce,all_gather,reduce_scatter,broadcast,reduce,all_to_all,ring"
+TYPES = "float,half,bfloat16,int32,int64"
+CORE = f"coll={COLLS} type=float,bfloat16,int64 bytes=8,1000004,4M place=out,in"
+# Two ranks of one host must not be the same machine for NCCL, or they would not use the network;
+# in the tables a host is one of the fabric, with its rails.
+
+
+def summary(done, what):
+    """The result of a case that ran some jobs and checks their elements."""
+    wrong, elements = sum(j.wrong for j in done), sum(j.elements for j in done)
+    networks = sorted({j.network() for j in done})
+    ok = all(j.ok for j in done) and wrong == 0 and elements > 0 and networks == ["Braid"]
+    steps = sum(len(j.steps) for j in done)
+    result = {"ok": ok, "summary": f"{wrong} of {elements} elements wrong, {steps} steps; {what}",
+              "wrong": wrong, "elements": elements, "steps": steps, "networks": networks}
+    if not ok:
+        result["log"] = "\n".join(j.tail() for j in done if not j.ok or j.wrong)
+        result["details"] = [{"code": j.code, "job": j.job} for j in done]
+    return result
+
+
+def matrix(context):
+    """every operation, type and reduction, in and out of place, registered buffers, 0 B to 4 MiB"""
+    done = job.run(context, "braid", [
+        "comm a",
+        f"op a coll={COLLS} type={TYPES} red=sum,max,min,avg place=out,in bytes=0,8,1000004",
+        f"op a coll={COLLS} type={TYPES} red=sum place=out,in bytes=4M reg=0,1",
+    ], limit_s=150)
+    return summary([done], "7 operations, 5 types, 4 reductions, in and out of place, registered")
+
+
+def used_choices(log):
+    """Algorithm and protocol of each operation, as NCCL's log tells them."""
+    return {(m[1].lower(), m[2].lower()) for m in
+            re.finditer(r"Algo (\S+) proto (\S+)", log, re.IGNORECASE)}
+
+
+def protocols(context):
+    """ring and tree, LL, LL128 and Simple, forced; NCCL's log must say that they were used"""
+    plan = ["comm base"]
+    for algo in ("Ring", "Tree"):
+        for proto in ("LL", "LL128", "Simple"):
+            plan += [f"comm a algo={algo} proto={proto}",
+                     f"op a type={TYPES} red=sum,max bytes=8,65540,1000004 place=in,out",
+                     "op a type=float bytes=16M iters=2", "destroy a"]
+    for proto in ("LL", "LL128", "Simple"):
+        plan += [f"comm a algo=Ring proto={proto}",
+                 "op a coll=all_gather,reduce_scatter,broadcast,reduce,all_to_all,ring "
+                 "type=float,half bytes=8,1000004,4M", "destroy a"]
+    done = job.run(context, "braid", plan, limit_s=150)
+    result = summary([done], "")
+    used = used_choices(done.log)
+    missing = [f"{a}/{p}" for a in ("ring", "tree") for p in ("ll", "ll128", "simple")
+               if (a, p) not in used]
+    result["ok"] = result["ok"] and not missing
+    result["used"] = sorted("/".join(pair) for pair in used)
+    result["summary"] += ("NCCL used " + ", ".join(result["used"]) if used else
+                          "NCCL's log names no algorithm")
+    if missing:
+        result["summary"] += "; not used: " + ", ".join(missing)
+    return result
+
+
+def large(context):
+    """buffers of 1 and 4 GiB"""
+    done = job.run(context, "braid", [
+        "comm a", "op a coll=all_reduce type=float bytes=1G,4G place=in",
+        "op a coll=all_reduce type=bfloat16 bytes=4G place=out reg=1",
+        "op a coll=all_gather,reduce_scatter,broadcast,reduce type=int32 bytes=4G place=in",
+        "op a coll=all_to_all,ring type=half bytes=4G",
+    ], limit_s=170, step_limit_s=60)
+    return summary([done], "1 and 4 GiB")
+
+
+def communicators(context):
+    """several at once, split, non-blocking; 4 ranks as 4 hosts"""
+    done = job.run(context, "braid", [
+        "comm a", "comm b blocking=0", "split h from=a by=half", "split p from=a by=parity",
+        "split s from=b by=same",
+        f"op b,h {CORE} iters=1", "op a,b,p type=float bytes=4M iters=3",
+        f"op s coll={COLLS} type=int32 bytes=1M", "op p,h coll=all_reduce bytes=8,4M iters=3",
+        "destroy h", "op p,s bytes=1M", "destroy b", "op s,a bytes=1M",
+    ], ranks=4, limit_s=120)
+    return summary([done], "2 made apart, 3 split off, up to 3 at once, one of them non-blocking")
+
+
+def plain_name(context):
+    """NCCL 2.27 to 2.29 forget NCCL_NET_PLUGIN when the last communicator ends."""
+    def prepare(folder, env):
+        os.symlink(os.path.join(context.build, "libnccl-net-braid.so"),
+                   os.path.join(folder, "libnccl-net.so"))
+        env["LD_LIBRARY_PATH"] = folder + ":" + env["LD_LIBRARY_PATH"]
+    return prepare
+
+
+def reload(context):
+    """the last communicator ends, so NCCL unloads the plugin; then anew, 4 times"""
+    plan = []
+    for _ in range(4):
+        plan += ["comm a", "op a bytes=8,4M type=float,int64", "destroy a"]
+    done = job.run(context, "braid", plan, prepare=plain_name(context))
+    result = summary([done], "")
+    loads = len(re.findall(r"(?:Successfully loaded|Loaded) (?:external )?(?:network|net) plugin",
+                           done.log, re.IGNORECASE))
+    result["loads"] = loads
+    result["ok"] = result["ok"] and loads >= 8
+    result["summary"] += f"NCCL loaded the plugin {loads} times in 2 ranks"
+    bare = job.run(context, "braid", ["comm a", "op a", "destroy a", "comm a", "op a"])
+    result["summary"] += ("; without a libnccl-net.so beside it the second communicator " +
+                          ("works too" if bare.ok else "fails: " + ", ".join(bare.errors())))
+    return result
+
+
+def ranks6(context):
+    """6 ranks as 3 hosts with 3 rails each"""
+    done = job.run(context, "braid", ["comm a", f"op a {CORE}", "op a bytes=256M place=in"],
+                   ranks=6, hosts=3, rails=3, limit_s=150, step_limit_s=60)
+    return summary([done], "two ranks share a host's rails")
+
+
+def ranks4(context):
+    """4 ranks as 4 hosts, ring and tree"""
+    plan = ["comm base"]
+    for algo in ("Ring", "Tree"):
+        plan += [f"comm a algo={algo}", "op a type=float,int64 bytes=8,1000004,64M place=in",
+                 "destroy a"]
+    done = job.run(context, "braid", plan + [f"op base {CORE}"], ranks=4, limit_s=150,
+                   step_limit_s=60)
+    return summary([done], "")
+
+
+SPEED_SIZES = (("8", 60), ("1K", 60), ("16K", 60), ("64K", 40), ("1M", 20), ("16M", 10),
+               ("128M", 4), ("1G", 2))
+
+
+def speed_plan():
+    return ["comm a"] + [f"bench a coll=all_reduce,ring bytes={size} iters={iters} warm=3"
+                         for size, iters in SPEED_SIZES]
+
+
+def best_times(jobs):
+    best = {}
+    for done in jobs:
+        for step in done.steps:
+            key = (step["coll"], step["bytes"])
+            best[key] = min(step["ns_each"], best.get(key, step["ns_each"]))
+    return best
+
+
+def size_name(size):
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def speed(context):
+    """Braid beside NCCL's own IB transport, 4 rails each, 8 B to 1 GiB, runs taken in turn"""
+    jobs = {"braid": [], "ib": []}
+    for net in ("braid", "ib", "ib", "braid"):
+        jobs[net].append(job.run(context, net, speed_plan(), limit_s=120, step_limit_s=60))
+    braid, ib = best_times(jobs["braid"]), best_times(jobs["ib"])
+    rows = []
+    for coll, size in sorted(set(braid) & set(ib)):
+        mine, theirs = braid[coll, size], ib[coll, size]
+        rows.append([coll, size_name(size), f"{mine / 1000:.1f}", f"{theirs / 1000:.1f}",
+                     f"{size / mine:.2f}", f"{size / theirs:.2f}", f"{theirs / mine:.2f}"])
+    done = jobs["braid"] + jobs["ib"]
+    wrong = sum(j.wrong for j in done)
+    worst = min((float(row[-1]) for row in rows), default=0)
+    ok = all(j.ok for j in done) and wrong == 0 and len(rows) == 2 * len(SPEED_SIZES)
+    result = {"ok": ok, "summary": f"{wrong} wrong; Braid at {worst:.2f} of built-in IB's speed at "
+                                   "the worst size", "rows": rows,
+              "tables": [{"title": "Braid beside NCCL's built-in IB, 2 ranks as 2 hosts, 4 rails, "
+                                   "nothing rate-limited; the better of 2 runs each",
+                          "columns": ["operation", "size", "Braid, us", "IB, us", "Braid, GB/s",
+                                      "IB, GB/s", "ratio"], "rows": rows}]}
+    if not ok:
+        result["log"] = "\n".join(j.tail() for j in done if not j.ok)
+    return result
+
+
+RAILS_RATE = 250
+
+
+def rails(context):
+    """4 rate-limited rails beside one, and after 1 of 4 is lost"""
+    plan = ["comm a", "bench a bytes=128M iters=4 warm=1"]
+    lost = ["comm a", "fault a bytes=128M rule=port_down,host=0,rail=1,bytes=1000003 after=4"]
+    jobs = {name: job.run(context, net, lines, rails=count, rate=RAILS_RATE, limit_s=90,
+                          env={"BRAID_REJOIN_MIN_MS": "0"})
+            for name, net, lines, count in (
+                ("4", "braid", plan, 4), ("1", "braid", plan, 1), ("ib", "ib", plan, 4),
+                ("lost", "braid", lost, 4))}
+    if not all(done.ok for done in jobs.values()):
+        return {"ok": False, "summary": "a job failed",
+                "log": "\n".join(done.tail() for done in jobs.values() if not done.ok)}
+    times = {name: done.steps[-1].get("ns_each", 0) for name, done in jobs.items()}
+    step = jobs["lost"].steps[-1]
+    ratio = step["after_us"] / step["healthy_us"]
+    wrong = sum(done.wrong for done in jobs.values())
+    gain, beside = times["1"] / times["4"], times["ib"] / times["4"]
+    rate = (1 << 27) / times["4"] * 1000 / (4 * RAILS_RATE)
+    rows = [["4 rails beside 1", f"{gain:.2f} x", "4"],
+            ["Braid beside built-in IB, 4 rails", f"{beside:.2f} x", "1"],
+            ["share of the rails' rate used", f"{rate:.2f}", "1"],
+            ["time with 1 of 4 rails lost beside healthy", f"{ratio:.3f} x", "1.333"]]
+    return {"ok": wrong == 0, "summary": f"{wrong} wrong; 4 rails {gain:.2f} x one; 1 of 4 lost "
+                                         f"{ratio:.3f} x the time", "rows": rows,
+            "tables": [{"title": f"all_reduce of 128 MiB, rails of {RAILS_RATE} MB/s each way",
+                        "columns": ["", "measured", "ideal"], "rows": rows}]}

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job of nccl_matrix (test/nccl/matrix): its plan, its processes, what came of it."""
+
+import glob
+import os
+
+import launch
+
+
+def find_matrix(build):
+    for path in ("nccl_matrix", os.path.join("test", "nccl", "nccl_matrix")):
+        full = os.path.join(build, path)
+        if os.path.exists(full):
+            return full
+    return None
+
+
+class Job:
+    """What a job left: steps (its lines of JSON but the last), job (the last), code (exit status or
+    "timeout"), events, fired, log (NCCL's and the ranks' own)."""
+
+    def __init__(self, folder, code):
+        lines = launch.read_lines(os.path.join(folder, "out"))
+        self.code = code
+        self.steps = [line for line in lines if line.get("kind") != "job"]
+        self.job = next((line for line in lines if line.get("kind") == "job"), {})
+        self.events = launch.read_events(folder)
+        self.fired = launch.read_fired(folder)
+        self.log = ""
+        for path in sorted(glob.glob(os.path.join(folder, "nccl.*")) +
+                           glob.glob(os.path.join(folder, "err*"))):
+            with open(path, errors="replace") as stream:
+                self.log += stream.read()
+
+    @property
+    def ok(self):
+        return self.code == 0 and self.job.get("ok", False)
+
+    @property
+    def wrong(self):
+        return sum(step.get("wrong", 0) for step in self.steps)
+
+    @property
+    def elements(self):
+        return sum(step.get("elements", 0) for step in self.steps)
+
+    def count_events(self, kind):
+        return sum(event.get("event") == kind for event in self.events)
+
+    def network(self):
+        for line in self.log.splitlines():
+            if "Using network" in line:
+                return line.split("Using network")[1].strip()
+        return "?"
+
+    def errors(self):
+        return [item["error"] for item in self.job.get("errors", [])]
+
+    def tail(self, count=25):
+        """The lines that tell most about a failure."""
+        lines = [line for line in self.log.splitlines()
+                 if "WARN" in line or "nccl_matrix" in line or "NET/Braid" in line]
+        return "\n".join((lines or self.log.splitlines())[-count:])
+
+
+def run(context, net, plan, ranks=2, hosts=None, rails=4, rate=0, env=None, limit_s=90,
+        step_limit_s=30, prepare=None):
+    """Runs a plan (list of lines) and gives the Job. `env` adds to the environment; `prepare` is
+    called with the folder and the environment before the start."""
+    folder = launch.make_folder()
+    try:
+        full = launch.net_env(context.build, net, folder, rails, rate)
+        full.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,TUNING",
+                     "NCCL_DEBUG_FILE": os.path.join(folder, "nccl.%p")})
+        full.update(env or {})
+        with open(os.path.join(folder, "plan"), "w") as stream:
+            stream.write("\n".join(plan) + "\n")
+        if prepare:
+            prepare(folder, full)
+        argv = [context.matrix, "--ranks", str(ranks), "--hosts", str(hosts or ranks),
+                "--plan", os.path.join(folder, "plan"), "--logs", folder,
+                "--step-limit", str(step_limit_s), "--limit", str(limit_s)]
+        if context.nccl:
+            argv += ["--nccl", context.nccl]
+        code = launch.run_bounded(argv, full, limit_s + 15, os.path.join(folder, "out"),
+                                  os.path.join(folder, "err"))
+        return Job(folder, code)
+    finally:
+        launch.drop_folder(folder, context.keep)
