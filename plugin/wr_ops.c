@@ -272,20 +272,20 @@ static void op_cut(void *ctx, unsigned int p)
 	worker_post(runtime_instance()->rail_workers[path->rail->idx], &path->cut_job);
 }
 
-static void op_send(void *ctx, const struct frame *frame)
+static int op_send(void *ctx, const struct frame *frame)
 {
 	struct frame copy = *frame;
 
-	comm_send(ctx, &copy);
+	return comm_send(ctx, &copy);
 }
 
-static void op_ask(void *ctx)
+static int op_ask(void *ctx)
 {
 	struct comm *comm = ctx;
 	struct frame frame = {.type = FRAME_PING};
 
 	frame.ping.cookie = comm->id;
-	(void)oob_link_send(comm->link, &frame);
+	return oob_link_send(comm->link, &frame);
 }
 
 static void op_report(void *ctx, const struct repair_report *report)

@@ -3,6 +3,8 @@
 
 #include "include/log.h"
 #include "repair/fence.h"
+#include "repair/hold.h"
+#include "repair/notice.h"
 #include "repair/rejoin.h"
 #include "repair/stall.h"
 
@@ -26,7 +28,7 @@ void repair_end_ready(struct repair_end *end, unsigned int p, uint32_t weight, u
 
 	ASSERT(p < end->path_count);
 	ASSERT(weight > 0);
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	path->weight = weight;
 	path->epoch = 1;
 	fence_event(end, p, PATH_EV_READY, NULL);
@@ -133,7 +135,7 @@ void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, ui
 {
 	struct wr_id id = wr_id_unpack(wc->wr_id);
 
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (id.path >= end->path_count) {
 		repair_end_fail(end, CAUSE_PROTOCOL, PATHS_MAX, "completion of no path");
 		return;
@@ -162,7 +164,7 @@ static void note_cause(struct repair_path *path, enum cause cause, bool is_peer)
 void repair_end_fault(struct repair_end *end, unsigned int p, enum cause cause, uint64_t now_ns)
 {
 	ASSERT(p < end->path_count);
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (end->failed || end->closing) {
 		return;
 	}
@@ -206,7 +208,7 @@ static enum cause peer_cause(uint8_t raw)
 
 void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame, uint64_t now_ns)
 {
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (accept_frame(end, frame->path, frame->epoch)) {
 		note_cause(&end->paths[frame->path], peer_cause(frame->cause), true);
 		fence_event(end, frame->path, PATH_EV_PEER_FENCE, NULL);
@@ -215,50 +217,33 @@ void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame
 
 void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *frame, uint64_t now_ns)
 {
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (accept_frame(end, frame->path, frame->epoch)) {
 		note_cause(&end->paths[frame->path], peer_cause(frame->cause), true);
 		fence_event(end, frame->path, PATH_EV_PEER_FENCED, frame);
 	}
 }
 
-static void tick_starved(struct repair_end *end)
-{
-	bool starved = end->role->starved(end);
-
-	if (!starved) {
-		end->starved_ns = 0;
-		return;
-	}
-	if (end->starved_ns == 0) {
-		end->starved_ns = end->now_ns;
-		end->ops->report(end->ctx, &(struct repair_report){.kind = REPAIR_REPORT_NO_PATH,
-								   .path = PATHS_MAX,
-								   .cause = CAUSE_NO_PATH});
-	} else if (end->now_ns - end->starved_ns >= end->limits.no_path_ms * 1000000ull) {
-		repair_end_fail(end, CAUSE_NO_PATH, PATHS_MAX, "no path came back in time");
-	}
-}
-
 void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 {
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (end->failed || end->closing) {
 		return;
 	}
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
+		notice_tick(end, p);
 		fence_tick(end, p);
 		stall_tick(end, p);
 		rejoin_tick(end, p);
 	}
 	if (!end->failed && !end->peer_closed) {
-		tick_starved(end);
+		hold_tick(end);
 	}
 }
 
 void repair_end_pump(struct repair_end *end, uint64_t now_ns)
 {
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (!end->failed) {
 		end->role->pump(end);
 	}
@@ -275,6 +260,18 @@ void repair_end_fail(struct repair_end *end, enum cause cause, unsigned int p, c
 							   .cause = cause,
 							   .detail = detail,
 							   .up_count = repair_end_up_count(end)});
+}
+
+void repair_end_answered(struct repair_end *end, uint64_t now_ns)
+{
+	repair_end_at(end, now_ns);
+	if (end->failed || end->closing) {
+		return;
+	}
+	stall_answered(end);
+	if (!end->failed && !end->peer_closed) {
+		hold_answered(end);
+	}
 }
 
 uint32_t repair_end_up_mask(const struct repair_end *end)
@@ -300,7 +297,7 @@ bool repair_end_is_repairing(const struct repair_end *end)
 		enum path_state state = end->paths[p].state;
 
 		if (state == PATH_FENCING || state == PATH_FENCING_HEARD || state == PATH_FENCED ||
-		    state == PATH_PROBING) {
+		    state == PATH_PROBING || end->paths[p].owed) {
 			return true;
 		}
 	}

@@ -4,6 +4,7 @@
 
 #include "include/cause.h"
 #include "include/frame.h"
+#include "include/log.h"
 #include "include/wire.h"
 #include "include/wr_id.h"
 #include "repair/path.h"
@@ -82,10 +83,11 @@ struct repair_ops {
 	/* Connect it, then call repair_rejoin_joined. */
 	void (*join)(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
 		     const struct rail_desc *peer_rail);
-	void (*send)(void *ctx, const struct frame *frame);
+	/* To the peer. 0; -ENOBUFS, -ENOMEM: not taken, it is told again (repair/notice.h) */
+	int (*send)(void *ctx, const struct frame *frame);
 	/* Ask the peer's process for a sign of life over the link, then call repair_end_answered.
-	 */
-	void (*ask)(void *ctx);
+	 * 0, or -errno when it could not be asked. */
+	int (*ask)(void *ctx);
 	void (*report)(void *ctx, const struct repair_report *report);
 };
 
@@ -115,11 +117,18 @@ struct repair_limits {
 	uint64_t window_bytes;    /* outstanding bytes per path */
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
 	uint32_t fence_ms;      /* an HCA that has not answered by then fails the comm; 0: never */
-	uint32_t no_path_ms;    /* hold this long without any path */
+	uint32_t no_path_ms;    /* hold this long without any path, while the peer answers */
 	uint32_t stall_ms;      /* no completion for this long: ask the peer; 0: never */
 	uint32_t rejoin_min_ms; /* first attempt to rejoin; 0: never */
 	uint32_t rejoin_max_ms; /* longest pause between attempts */
 	uint32_t salt;          /* spreads the attempts of different comms */
+};
+
+/** While nothing can move (repair/hold.h). */
+struct repair_hold {
+	uint64_t since_ns; /* moved on by the time that the peer was silent; 0: something can */
+	uint64_t asked_ns; /* first question without an answer yet; 0: none */
+	uint64_t said_ns;  /* last question */
 };
 
 struct repair_end {
@@ -134,9 +143,9 @@ struct repair_end {
 	const uint8_t *probes_in; /* WIRE_PROBE_BYTES a path, written by the peer */
 	uint8_t *probes_out;      /* the same, source of the own probes */
 	bool peer_closed;
-	bool closing;        /* this end is being closed: errors are expected */
-	uint64_t starved_ns; /* since when nothing can move; 0: it can */
-	uint64_t now_ns;     /* of the call in progress */
+	bool closing; /* this end is being closed: errors are expected */
+	struct repair_hold hold;
+	uint64_t now_ns; /* of the call in progress */
 };
 
 /** A completion as repair/ needs it. */
@@ -146,6 +155,13 @@ struct repair_wc {
 	uint32_t imm;
 	uint32_t len_bytes;
 };
+
+/** Time of the call in progress; it never runs backwards, or a path would look silent for ages. */
+static inline void repair_end_at(struct repair_end *end, uint64_t now_ns)
+{
+	ASSERT(now_ns >= end->now_ns);
+	end->now_ns = now_ns;
+}
 
 /** Path p is up on both ends with epoch 1. Weight > 0. The receiver posts its receives here. */
 void repair_end_ready(struct repair_end *end, unsigned int path, uint32_t weight, uint64_t now_ns);
@@ -178,7 +194,8 @@ void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *fra
 
 unsigned int repair_end_up_count(const struct repair_end *end);
 uint32_t repair_end_up_mask(const struct repair_end *end);
-/** True while a fence is under way: the caller ticks faster and polls. */
+/** True while a fence is under way, or the link owes the peer a frame: the caller ticks faster and
+ * polls. */
 bool repair_end_is_repairing(const struct repair_end *end);
 
 /* For tx.c and rx.c. */

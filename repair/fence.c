@@ -3,9 +3,8 @@
 
 #include "include/clock.h"
 #include "include/log.h"
+#include "repair/notice.h"
 #include "repair/rejoin.h"
-
-#include <string.h>
 
 static bool is_fencing(const struct repair_path *path)
 {
@@ -15,18 +14,14 @@ static bool is_fencing(const struct repair_path *path)
 static void begin(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
-	struct frame frame = {.type = FRAME_FENCE};
-
 	path->fault_ns = end->now_ns;
 	path->errored = false;
 	path->cutting = false;
-	frame.fence = (struct frame_fence){
-		.path = (uint8_t)p, .cause = (uint8_t)path->cause, .epoch = path->epoch};
 	end->ops->fence(end->ctx, p);
 	if (end->peer_closed) {
 		return; /* only to get the work back: nobody listens, and it is no incident */
 	}
-	end->ops->send(end->ctx, &frame);
+	notice_send(end, p, NOTICE_FENCE);
 	if (!path->rejoin.was_up) {
 		return; /* it never came back: told once, when the attempt is over */
 	}
@@ -41,15 +36,18 @@ static void begin(struct repair_end *end, unsigned int p)
 static void announce(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
-	struct frame frame = {.type = FRAME_FENCED};
 
-	frame.fenced = (struct frame_fenced){
-		.path = (uint8_t)p, .cause = (uint8_t)path->cause, .epoch = path->epoch};
 	if (end->peer_closed) {
 		return;
 	}
-	end->role->read_out(end, &frame.fenced);
-	end->ops->send(end->ctx, &frame);
+	/* The next epoch begins once the peer has had the last FENCED. */
+	if (path->owed >> NOTICE_FENCED & 1) {
+		repair_end_fail(end, CAUSE_PROTOCOL, p, "the peer went on before a fence ended");
+		return;
+	}
+	path->fenced_epoch = path->epoch;
+	path->fenced_cause = path->cause;
+	notice_send(end, p, NOTICE_FENCED);
 }
 
 static void reconcile(struct repair_end *end, unsigned int p)
@@ -159,7 +157,7 @@ void repair_fence_errored(struct repair_end *end, unsigned int p, enum fence_out
 	struct wrq_item marker = {.kind = WRQ_MARKER, .signalled = true};
 
 	ASSERT(p < end->path_count);
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (end->failed || !is_fencing(path) || path->errored) {
 		return;
 	}
@@ -190,7 +188,7 @@ void repair_fence_cut(struct repair_end *end, unsigned int p, int err, uint64_t 
 	struct repair_path *path = &end->paths[p];
 
 	ASSERT(p < end->path_count);
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (end->failed || !is_fencing(path) || !path->cutting) {
 		return;
 	}

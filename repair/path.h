@@ -65,7 +65,9 @@ struct rejoin_state {
 	bool was_up;     /* the path has carried traffic in this epoch */
 	bool is_probed;  /* own probe was placed */
 	bool is_probe_posted;
-	uint32_t offer_epoch; /* receiver: epoch of the last offer, that of peer_qp */
+	uint32_t offer_epoch;  /* receiver: epoch of the last offer, that of peer_qp */
+	uint32_t answer_epoch; /* receiver: of the last answer */
+	int32_t answer_err;
 	uint32_t peer_probed_epoch;
 	unsigned int level; /* of the back-off */
 	unsigned int flap_count;
@@ -84,12 +86,16 @@ struct repair_path {
 	bool errored;       /* own QPs were moved to ERR in this epoch */
 	bool cutting;       /* reaping took too long, RESET was asked for */
 	bool cause_is_peer; /* the peer saw it first */
+	uint8_t owed;       /* bit per enum notice that the link has not taken yet */
 	enum cause cause;   /* first cause seen in this epoch */
 	uint64_t fault_ns, errored_ns;
+	uint32_t fenced_epoch;   /* of the last FENCED */
+	enum cause fenced_cause; /* that it names */
 	uint64_t down_ns;        /* fault that ended its last time UP */
 	enum cause down_cause;   /* and why */
 	uint64_t posted_ns;      /* last post */
 	uint64_t progress_ns;    /* last completion, or start of waiting for one */
+	uint64_t moved_ns;       /* last completion */
 	uint64_t asked_ns;       /* when the peer was asked about a stall; 0: not */
 	uint64_t stalled_ns;     /* when it was first asked about this stall; 0: not */
 	uint64_t inflight_bytes; /* posted and not completed */

@@ -4,6 +4,7 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "repair/fence.h"
+#include "repair/notice.h"
 
 #include <errno.h>
 #include <string.h>
@@ -88,30 +89,14 @@ void rejoin_went_up(struct repair_end *end, unsigned int p)
 	rejoin->is_offered = false;
 }
 
-static void send_rejoin(struct repair_end *end, unsigned int p, enum frame_type type, int err,
-			const struct qp_addr *qp, const struct rail_desc *rail)
+/* Receiver. */
+static void answer(struct repair_end *end, unsigned int p, int err)
 {
-	struct frame frame = {.type = type};
+	struct rejoin_state *rejoin = &end->paths[p].rejoin;
 
-	frame.rejoin.path = (uint8_t)p;
-	frame.rejoin.epoch = end->paths[p].epoch;
-	frame.rejoin.err = err;
-	if (qp) {
-		frame.rejoin.qp = *qp;
-		frame.rejoin.rail = *rail;
-	} else {
-		frame.rejoin.rail = end->paths[p].rejoin.peer_rail; /* anything well formed */
-	}
-	end->ops->send(end->ctx, &frame);
-}
-
-static void send_probed(struct repair_end *end, unsigned int p, enum frame_type type)
-{
-	struct frame frame = {.type = type};
-
-	frame.probed.path = (uint8_t)p;
-	frame.probed.epoch = end->paths[p].epoch;
-	end->ops->send(end->ctx, &frame);
+	rejoin->answer_epoch = end->paths[p].epoch;
+	rejoin->answer_err = err;
+	notice_send(end, p, NOTICE_REJOINED);
 }
 
 static bool is_alive(const struct repair_end *end)
@@ -125,7 +110,7 @@ static bool take_answer(struct repair_end *end, unsigned int p, uint32_t epoch, 
 	struct repair_path *path = &end->paths[p];
 
 	ASSERT(p < end->path_count);
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	path->rejoin.is_busy = false;
 	return is_alive(end) && path->state == PATH_DOWN && path->epoch == epoch;
 }
@@ -140,7 +125,7 @@ void repair_rejoin_built(struct repair_end *end, unsigned int p, uint32_t epoch,
 	}
 	if (err) {
 		if (!end->role->offers) {
-			send_rejoin(end, p, FRAME_REJOINED, err, NULL, NULL);
+			answer(end, p, err);
 		}
 		step_back(end, p);
 		return;
@@ -149,7 +134,7 @@ void repair_rejoin_built(struct repair_end *end, unsigned int p, uint32_t epoch,
 	rejoin->own_rail = *rail;
 	if (end->role->offers) {
 		rejoin->is_offered = true;
-		send_rejoin(end, p, FRAME_REJOIN, 0, qp, rail);
+		notice_send(end, p, NOTICE_REJOIN);
 		return;
 	}
 	rejoin->is_busy = true;
@@ -159,14 +144,12 @@ void repair_rejoin_built(struct repair_end *end, unsigned int p, uint32_t epoch,
 void repair_rejoin_joined(struct repair_end *end, unsigned int p, uint32_t epoch, int err,
 			  uint64_t now_ns)
 {
-	struct rejoin_state *rejoin = &end->paths[p].rejoin;
-
 	if (!take_answer(end, p, epoch, now_ns)) {
 		return;
 	}
 	if (err) {
 		if (!end->role->offers) {
-			send_rejoin(end, p, FRAME_REJOINED, err, NULL, NULL);
+			answer(end, p, err);
 		}
 		/* A receiver that is probing already finds out by the bound on probing. */
 		step_back(end, p);
@@ -174,7 +157,7 @@ void repair_rejoin_joined(struct repair_end *end, unsigned int p, uint32_t epoch
 	}
 	fence_event(end, p, PATH_EV_JOINED, NULL);
 	if (!end->role->offers && end->paths[p].state == PATH_PROBING) {
-		send_rejoin(end, p, FRAME_REJOINED, 0, &rejoin->own_qp, &rejoin->own_rail);
+		answer(end, p, 0);
 	}
 }
 
@@ -191,7 +174,7 @@ static void on_offer(struct repair_end *end, unsigned int p, const struct frame_
 	}
 	rejoin->peer_rail = frame->rail;
 	if (end->paths[p].state != PATH_DOWN || rejoin->is_busy) {
-		send_rejoin(end, p, FRAME_REJOINED, -EBUSY, NULL, NULL);
+		answer(end, p, -EBUSY);
 		return;
 	}
 	rejoin->peer_qp = frame->qp;
@@ -256,7 +239,7 @@ void repair_rejoin_on_frame(struct repair_end *end, const struct frame *frame, u
 	unsigned int p = is_offer ? frame->rejoin.path : frame->probed.path;
 	uint32_t epoch = is_offer ? frame->rejoin.epoch : frame->probed.epoch;
 
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (!is_alive(end) || !is_current(end, p, epoch)) {
 		return;
 	}
@@ -275,12 +258,12 @@ void repair_rejoin_hint(struct repair_end *end, unsigned int p, uint64_t now_ns)
 {
 	struct repair_path *path = &end->paths[p];
 
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	if (end->limits.rejoin_min_ms == 0 || !is_alive(end) || path->state != PATH_DOWN) {
 		return;
 	}
 	if (!end->role->offers) {
-		send_probed(end, p, FRAME_REJOIN_HINT);
+		notice_send(end, p, NOTICE_HINT);
 	} else if (path->rejoin.flap_count <= 1) {
 		path->rejoin.level = 0;
 		path->rejoin.try_ns = now_ns;
@@ -332,7 +315,7 @@ void rejoin_probe_placed(struct repair_end *end, unsigned int p)
 		return;
 	}
 	end->paths[p].rejoin.is_probed = true;
-	send_probed(end, p, FRAME_PROBED);
+	notice_send(end, p, NOTICE_PROBED);
 	try_up(end, p);
 }
 

@@ -5,22 +5,30 @@
 #include "include/log.h"
 
 enum {
-	SLOWEST_BYTES_PER_MS = 10000 /* 10 MB/s: slower than this counts as not moving */
+	SLOWEST_BYTES_PER_MS = 10000, /* 10 MB/s: slower than this counts as not moving */
+	/* in stall_ms: an answer that stays out so long may have been dropped by a full link */
+	ASK_AGAIN = 10,
 };
+
+static void restart(struct repair_path *path, uint64_t now_ns)
+{
+	path->progress_ns = now_ns;
+	path->asked_ns = 0;
+	path->stalled_ns = 0;
+}
 
 void stall_note_post(struct repair_path *path, bool signalled, uint64_t now_ns)
 {
 	path->posted_ns = now_ns;
 	if (signalled && path->sq.signalled_out == 0) {
-		stall_note_progress(path, now_ns);
+		restart(path, now_ns);
 	}
 }
 
 void stall_note_progress(struct repair_path *path, uint64_t now_ns)
 {
-	path->progress_ns = now_ns;
-	path->asked_ns = 0;
-	path->stalled_ns = 0;
+	path->moved_ns = now_ns;
+	restart(path, now_ns);
 }
 
 static uint64_t bound_ns(const struct repair_end *end, const struct repair_path *path)
@@ -33,6 +41,15 @@ static uint64_t bound_ns(const struct repair_end *end, const struct repair_path 
 static uint64_t last_sign_ns(const struct repair_path *path)
 {
 	return path->posted_ns > path->progress_ns ? path->posted_ns : path->progress_ns;
+}
+
+static bool is_to_be_asked(const struct repair_end *end, const struct repair_path *path)
+{
+	if (path->asked_ns) {
+		return end->now_ns - path->asked_ns >=
+		       (uint64_t)ASK_AGAIN * end->limits.stall_ms * NS_PER_MS;
+	}
+	return end->now_ns - path->progress_ns >= bound_ns(end, path);
 }
 
 void stall_tick(struct repair_end *end, unsigned int p)
@@ -49,10 +66,9 @@ void stall_tick(struct repair_end *end, unsigned int p)
 		}
 		return;
 	}
-	if (path->asked_ns == 0 && end->now_ns - path->progress_ns >= bound_ns(end, path)) {
+	if (is_to_be_asked(end, path) && end->ops->ask(end->ctx) == 0) {
 		path->asked_ns = end->now_ns;
 		path->stalled_ns = path->stalled_ns ? path->stalled_ns : end->now_ns;
-		end->ops->ask(end->ctx);
 	}
 }
 
@@ -62,31 +78,52 @@ static bool is_hopeless(const struct repair_end *end, const struct repair_path *
 	return end->now_ns - path->stalled_ns >= end->limits.no_path_ms * NS_PER_MS;
 }
 
+/* Not under suspicion, or it has moved since this one was: several may be asked about together. */
 static bool another_moves(const struct repair_end *end, unsigned int p)
 {
 	for (unsigned int i = 0; i < end->path_count; i++) {
-		if (i != p && end->paths[i].state == PATH_UP && end->paths[i].asked_ns == 0) {
+		const struct repair_path *other = &end->paths[i];
+
+		if (i != p && other->state == PATH_UP &&
+		    (other->asked_ns == 0 || other->moved_ns > end->paths[p].stalled_ns)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-void repair_end_answered(struct repair_end *end, uint64_t now_ns)
+/* Judged before any is acted upon: what becomes of one must not count against the next. */
+static uint32_t find_guilty(const struct repair_end *end)
 {
-	end->now_ns = now_ns;
+	uint32_t mask = 0;
+
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		const struct repair_path *path = &end->paths[p];
+
+		if (path->state == PATH_UP && path->asked_ns &&
+		    (another_moves(end, p) || is_hopeless(end, path))) {
+			mask |= 1u << p;
+		}
+	}
+	return mask;
+}
+
+void stall_answered(struct repair_end *end)
+{
+	uint32_t guilty = find_guilty(end);
+
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		struct repair_path *path = &end->paths[p];
 
 		if (path->state != PATH_UP || path->asked_ns == 0) {
 			continue;
 		}
-		if (another_moves(end, p) || is_hopeless(end, path)) {
-			repair_end_fault(end, p, CAUSE_STALL, now_ns);
+		if (guilty >> p & 1) {
+			repair_end_fault(end, p, CAUSE_STALL, end->now_ns);
 		} else {
 			/* Everything stands still: no reason to blame this path. Ask again. */
 			path->asked_ns = 0;
-			path->progress_ns = now_ns;
+			path->progress_ns = end->now_ns;
 		}
 	}
 }

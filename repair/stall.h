@@ -12,7 +12,8 @@
  * the time the oldest item would need at 10 MB/s,
  *   2. then the peer's process answered over the link, so it is neither paused nor cut off, and
  * still nothing came back,
- *   3. another path is UP and not under the same suspicion, or this has lasted for no_path_ms.
+ *   3. another path is UP and not under the same suspicion, or has moved since this one came under
+ * it, or this has lasted for no_path_ms.
  *
  * A path may also be silent with nothing out: an HCA can acknowledge a write and die before it
  * places it, and then both ends wait for the other. So while an end waits for its peer, each of its
@@ -22,6 +23,7 @@
  * posted for every piece that may be out (RECV_WRS).
  */
 void stall_tick(struct repair_end *end, unsigned int path);
+void stall_answered(struct repair_end *end);
 
 void stall_note_post(struct repair_path *path, bool signalled, uint64_t now_ns);
 void stall_note_progress(struct repair_path *path, uint64_t now_ns);

@@ -32,6 +32,7 @@ struct host {
 	struct repair_end *end;
 	uint32_t fence_wanted, cut_wanted, rebuild_wanted, join_wanted; /* bit per path */
 	uint32_t epochs[PATHS];
+	unsigned int send_count;
 	uint64_t now_ns;
 };
 
@@ -117,15 +118,18 @@ static void op_join(void *ctx, unsigned int path, uint32_t epoch, const struct q
 	((struct host *)ctx)->epochs[path] = epoch;
 }
 
-static void op_send(void *ctx, const struct frame *frame)
+/* A link that has no room now and then. */
+static int op_send(void *ctx, const struct frame *frame)
 {
-	(void)ctx;
+	struct host *host = ctx;
+
 	(void)frame;
+	return ++host->send_count % 3 == 0 ? -ENOBUFS : 0;
 }
 
-static void op_ask(void *ctx)
+static int op_ask(void *ctx)
 {
-	(void)ctx;
+	return op_send(ctx, NULL);
 }
 
 static void op_report(void *ctx, const struct repair_report *report)

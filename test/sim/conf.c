@@ -131,18 +131,26 @@ static void draw_faults(struct sim_conf *c, struct rng *rng)
 			continue;
 		}
 		c->dies_mask |= 1u << p;
-		add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
+		add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_GARBLE), p);
 		if (rng_chance(rng, 250)) { /* and something else on top */
-			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
+			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_GARBLE), p);
 		}
 		while (c->heals && rng_chance(rng, 500) && c->fault_count < SIM_FAULTS_MAX / 2) {
-			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_BLIP), p);
+			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_GARBLE), p);
 		}
 	}
-	for (unsigned int kind = FAULT_BLIP; kind < FAULT_KIND_COUNT; kind++) {
+	for (unsigned int kind = FAULT_GARBLE; kind < FAULT_KIND_COUNT; kind++) {
 		for (unsigned int i = 0; i < 3 && rng_chance(rng, 250); i++) {
 			add_fault(c, rng, (enum fault_kind)kind, rng_below(rng, c->path_count));
 		}
+	}
+	if (c->heals && rng_chance(rng, 300)) { /* while a path tries to rejoin */
+		struct fault *f = &c->faults[c->fault_count];
+
+		add_fault(c, rng, rng_chance(rng, 700) ? FAULT_LINK_FULL : FAULT_GARBLE,
+			  rng_below(rng, c->path_count));
+		f->when = WHEN_JOIN;
+		f->value = rng_range(rng, 1, 4);
 	}
 }
 
@@ -178,6 +186,42 @@ static void draw_repeated_cts(struct sim_conf *c, struct rng *rng)
 	c->faults[2].side = SIDE_RX;
 }
 
+/*
+ * The last path is lost while the peer's process stands still for longer than a comm is held: it
+ * has to be waited for, and then everything goes on.
+ */
+static void draw_held(struct sim_conf *c, struct rng *rng)
+{
+	uint8_t side = (uint8_t)rng_below(rng, 2);
+
+	c->goal = GOAL_FINISH;
+	c->path_count = c->active_count = 2;
+	c->dies_mask = 3;
+	c->fault_count = 0;
+	c->key_hole_permille = 0;
+	c->no_flush_permille = 0;
+	c->heals = true;
+	c->pace_ns = 0;
+	c->limits.no_path_ms = 100;
+	c->limits.rejoin_min_ms = 2;
+	c->limits.rejoin_max_ms = 10;
+	c->link_delay_ns = 50 * US;
+	c->link_slow_permille = 0;
+	c->fence_delay_ns = 100 * US;
+	c->poll_delay_ns = 10 * US;
+	add_fault(c, rng, FAULT_STOP, 0);
+	add_fault(c, rng, FAULT_PORT_GLITCH, 0);
+	add_fault(c, rng, FAULT_PORT_GLITCH, 1);
+	c->faults[0].when = WHEN_BYTES;
+	c->faults[0].side = side;
+	c->faults[0].draw |= 1;
+	for (unsigned int i = 1; i < 3; i++) {
+		c->faults[i].when = WHEN_AFTER;
+		c->faults[i].side = !side;
+		c->faults[i].delay_ns = rng_spread(rng, 1 * US, 5 * MS);
+	}
+}
+
 void conf_draw(struct sim_conf *c, uint64_t seed)
 {
 	struct rng rng = {rng_mix(seed + 0x5851f42d4c957f2dull)};
@@ -192,6 +236,8 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	draw_faults(c, &rng);
 	if (rng_chance(&rng, 30)) {
 		draw_repeated_cts(c, &rng);
+	} else if (rng_chance(&rng, 20)) {
+		draw_held(c, &rng);
 	}
 	c->odd_is_cut = rng_chance(&rng, 500);
 	c->odd_side = (uint8_t)rng_below(&rng, 2);

@@ -33,6 +33,10 @@ enum fault_kind {
 	FAULT_PORT_GLITCH, /* one end's software is told that its port went down, and it did not */
 	FAULT_SPURIOUS,    /* the software is told of a fault that is none */
 	FAULT_POST_FAIL,   /* the next post fails */
+	FAULT_LARGE_LOSS,  /* one direction drops long packets, small ones pass */
+	FAULT_GARBLE,      /* what probes carry in one direction arrives changed */
+	FAULT_LINK_LOST,   /* frames wait until the link is back */
+	FAULT_LINK_FULL,   /* the link of one end takes no frames for a while */
 	FAULT_BLIP,        /* a short black hole that retransmission gets over; no path is lost */
 	FAULT_STOP,        /* the host's software stands still for a while */
 	FAULT_NAP,         /* the user does not poll for a while */

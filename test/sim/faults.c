@@ -52,10 +52,10 @@ void fault_hook(struct sim *sim, enum fault_when when)
 
 		if (f->when == when && f->value == count && !f->fired) {
 			push_fault(sim, i);
-			if (f->kind < FAULT_BLIP && when == WHEN_BEGIN) {
+			if (f->kind < FAULT_GARBLE && when == WHEN_BEGIN) {
 				SIM_MARK(sim, FAULT_IN_FENCE);
 			}
-			if (f->kind < FAULT_BLIP && when == WHEN_REPLAY) {
+			if (f->kind < FAULT_GARBLE && when == WHEN_REPLAY) {
 				SIM_MARK(sim, FAULT_IN_REPLAY);
 			}
 		}
@@ -98,8 +98,12 @@ static void wire_break(struct sim *sim, const struct fault *f, unsigned int mask
 		if (!(mask >> s & 1)) {
 			continue;
 		}
-		wire->drops = wire->drops || f->kind != FAULT_ACKLOSS;
-		wire->drops_acks = true;
+		if (f->kind == FAULT_LARGE_LOSS) {
+			wire->drops_large = true;
+		} else {
+			wire->drops = wire->drops || f->kind != FAULT_ACKLOSS;
+			wire->drops_acks = true;
+		}
 		wire->holds = false;
 		wire->release_ns = at > wire->release_ns ? at : wire->release_ns;
 		if (wire->release_ns != UINT64_MAX) {
@@ -117,7 +121,8 @@ static void wire_pause(struct sim *sim, const struct fault *f, unsigned int mask
 	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
 		struct net_wire *wire = &sim->net.wires[s][f->path];
 
-		if (!(mask >> s & 1) || wire->drops || wire->drops_acks || wire->holds) {
+		if (!(mask >> s & 1) || wire->drops || wire->drops_acks || wire->drops_large ||
+		    wire->holds) {
 			continue;
 		}
 		wire->drops = f->kind == FAULT_BLIP;
@@ -138,7 +143,7 @@ void fault_heal(struct sim *sim, const struct ev *ev)
 		return;
 	}
 	TRACE(sim, "wire of path %u from %s is whole", ev->path, ev->side == SIDE_TX ? "tx" : "rx");
-	*wire = (struct net_wire){0};
+	*wire = (struct net_wire){.garbles_ns = wire->garbles_ns};
 	if (sim->conf.heals && rng_chance(&sim->rng, 500)) {
 		sim_push(sim,
 			 (struct ev){.at_ns = sim->now_ns + rng_spread(&sim->rng, 10 * US, 20 * MS),
@@ -181,12 +186,32 @@ static void strike_host(struct sim *sim, const struct fault *f)
 	struct host *host = &sim->hosts[f->side];
 	uint64_t until = sim->now_ns + (f->draw % (f->draw & 1 ? 500 : 5) + 1) * MS;
 
+	if (f->kind == FAULT_STOP && (f->draw >> 16) % 64 == 0) {
+		until = sim->now_ns + 60000ull * MS;
+		SIM_MARK(sim, STOPPED_LONG);
+	}
 	if (f->kind == FAULT_STOP) {
 		host->stopped_ns = until > host->stopped_ns ? until : host->stopped_ns;
 		SIM_MARK(sim, HOST_STOPPED);
 	} else {
 		host->nap_ns = until;
 		host_wake(sim, f->side, until);
+	}
+	sim_disturb(sim, until);
+}
+
+/* The link, and probes: nothing that is lost by it. */
+static void strike_talk(struct sim *sim, const struct fault *f)
+{
+	uint64_t until = sim->now_ns + (f->draw % (f->draw & 1 ? 2000 : 30) + 1) * MS;
+	struct net_wire *wire = &sim->net.wires[f->side][f->path];
+
+	if (f->kind == FAULT_LINK_LOST) {
+		sim->link_ns = until > sim->link_ns ? until : sim->link_ns;
+	} else if (f->kind == FAULT_LINK_FULL) {
+		sim->hosts[f->side].full_ns = until;
+	} else {
+		wire->garbles_ns = until > wire->garbles_ns ? until : wire->garbles_ns;
 	}
 	sim_disturb(sim, until);
 }
@@ -202,6 +227,7 @@ static void strike_path(struct sim *sim, const struct fault *f)
 		break;
 	case FAULT_ONEWAY:
 	case FAULT_ACKLOSS:
+	case FAULT_LARGE_LOSS:
 		wire_break(sim, f, 1u << f->side);
 		break;
 	case FAULT_HOLD:
@@ -240,11 +266,13 @@ static void strike_path(struct sim *sim, const struct fault *f)
 
 void fault_strike(struct sim *sim, const struct ev *ev)
 {
-	static const char *const names[] = {"black hole",   "one-way cut", "acknowledgement loss",
-					    "held packets", "NIC death",   "port down",
-					    "QP error",     "port glitch", "false alarm",
-					    "failing post", "blip",        "host stop",
-					    "user nap"};
+	static const char *const names[] = {
+		"black hole",   "one-way cut",       "acknowledgement loss",
+		"held packets", "NIC death",         "port down",
+		"QP error",     "port glitch",       "false alarm",
+		"failing post", "long packets lost", "garbled probes",
+		"lost link",    "full link",         "blip",
+		"host stop",    "user nap"};
 	const struct fault *f = &sim->conf.faults[ev->arg];
 	unsigned int next = (unsigned int)ev->arg + 1;
 
@@ -253,6 +281,8 @@ void fault_strike(struct sim *sim, const struct ev *ev)
 	sim_disturb(sim, sim->now_ns);
 	if (f->kind == FAULT_STOP || f->kind == FAULT_NAP) {
 		strike_host(sim, f);
+	} else if (f->kind >= FAULT_GARBLE && f->kind <= FAULT_LINK_FULL) {
+		strike_talk(sim, f);
 	} else if (f->kind == FAULT_BLIP) {
 		wire_pause(sim, f, 3, sim->conf.rto_ns / 4);
 	} else {

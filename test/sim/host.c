@@ -146,6 +146,9 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 		      (unsigned long long)frame->fenced.next_seq, frame->is_copy ? " again" : "");
 		if (frame->is_copy) {
 			SIM_MARK(sim, DUP_FENCED);
+		} else if (host->end->paths[frame->fenced.path].state == PATH_DOWN &&
+			   host->end->paths[frame->fenced.path].epoch == frame->fenced.epoch) {
+			SIM_MARK(sim, FENCED_WHILE_DOWN);
 		}
 		mark_entries(host, &frame->fenced);
 		repair_end_on_fenced(host->end, &frame->fenced, sim->now_ns);
@@ -154,7 +157,9 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 		}
 		break;
 	case FRAME_PING:
-		link_send(sim, host->side, &(struct link_frame){.type = FRAME_PONG});
+		if (!link_is_full(host)) { /* else it is lost, as in oob/link_io.c */
+			link_send(sim, host->side, &(struct link_frame){.type = FRAME_PONG});
+		}
 		break;
 	case FRAME_PONG:
 		poll(host);

@@ -40,6 +40,7 @@
 	X(NO_PATH, "both ends failed for lack of a path")                                          \
 	X(LATE_WC, "a completion came after its path was fenced")                                  \
 	X(HOST_STOPPED, "a host was stopped")                                                      \
+	X(STOPPED_LONG, "a host was stopped for a minute")                                         \
 	X(STANDBY_USED, "a standby path carried data")                                             \
 	X(TWO_LINES, "more than eight paths")                                                      \
 	X(WINDOW_FULL, "a receive found the window full")                                          \
@@ -58,6 +59,13 @@
 	X(BUILD_FAILED, "no new QP on a dead HCA")                                                 \
 	X(HINTED, "the software heard that a port is up")                                          \
 	X(OLD_QP_DROPPED, "a packet for a QP that is no more")                                     \
+	X(GARBLED, "a probe arrived, but not as it was sent")                                      \
+	X(LINK_LOST, "a frame waited for the link to come back")                                   \
+	X(LINK_FULL, "the link took no frame")                                                     \
+	X(TOLD_LATE, "a frame left that the link had refused before")                              \
+	X(FENCED_WHILE_DOWN,                                                                       \
+	  "FENCED without a FENCE, for an attempt that this end had not joined")                   \
+	X(LARGE_LOST, "a wire that lets small packets pass lost a long one")                       \
 	X(SEQ_WRAP, "the low bits of seq wrapped")
 
 enum mark {

@@ -56,7 +56,8 @@ bool net_is_sound(const struct sim *sim, unsigned int path)
 	for (unsigned int s = 0; s < SIDE_COUNT; s++) {
 		const struct net_wire *wire = &sim->net.wires[s][path];
 
-		if (sim->net.nics[s][path].dead || wire->drops || wire->drops_acks || wire->holds) {
+		if (sim->net.nics[s][path].dead || wire->drops || wire->drops_acks ||
+		    wire->drops_large || wire->holds || wire->garbles_ns > sim->now_ns) {
 			return false;
 		}
 	}

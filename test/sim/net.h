@@ -21,7 +21,8 @@ struct sim;
 enum {
 	NET_SQ_WRS = 1024,
 	NET_CQ_WCS = 4096,
-	NET_INLINE_BYTES = 128
+	NET_INLINE_BYTES = 128,
+	NET_LARGE_BYTES = 64 /* a longer packet may be too long */
 };
 
 enum net_tag {
@@ -100,8 +101,9 @@ struct net_qp {
 
 /** One direction of a path. */
 struct net_wire {
-	bool drops, drops_acks, holds;
+	bool drops, drops_acks, drops_large, holds;
 	uint64_t release_ns; /* UINT64_MAX: stays as it is */
+	uint64_t garbles_ns; /* changes probes until then */
 };
 
 struct net_nic {

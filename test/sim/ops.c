@@ -255,11 +255,28 @@ void link_send(struct sim *sim, unsigned int side, const struct link_frame *fram
 	}
 }
 
-static void op_send(void *ctx, const struct frame *frame)
+/* A full link has room again now and then, for one frame. */
+bool link_is_full(struct host *host)
+{
+	if (host->sim->now_ns >= host->full_ns || rng_chance(&host->sim->rng, 200)) {
+		return false;
+	}
+	SIM_MARK(host->sim, LINK_FULL);
+	return true;
+}
+
+static int op_send(void *ctx, const struct frame *frame)
 {
 	struct host *host = ctx;
 	struct link_frame small = {.type = frame->type};
 
+	if (link_is_full(host)) {
+		host->refused_mask |= 1u << frame->type;
+		return rng_chance(&host->sim->rng, 500) ? -ENOBUFS : -ENOMEM;
+	}
+	if (host->refused_mask >> frame->type & 1) {
+		SIM_MARK(host->sim, TOLD_LATE);
+	}
 	if (frame->type == FRAME_FENCE) {
 		small.fence = frame->fence;
 	} else if (frame->type == FRAME_REJOIN || frame->type == FRAME_REJOINED) {
@@ -274,17 +291,22 @@ static void op_send(void *ctx, const struct frame *frame)
 		fault_hook(host->sim, WHEN_ANNOUNCE);
 	}
 	link_send(host->sim, host->side, &small);
+	return 0;
 }
 
 /* There and back over the link; a stopped peer answers when it runs again. */
-static void op_ask(void *ctx)
+static int op_ask(void *ctx)
 {
 	struct host *host = ctx;
 	struct link_frame ping = {.type = FRAME_PING};
 
+	if (link_is_full(host)) {
+		return -ENOBUFS;
+	}
 	TRACE(host->sim, "%s asks for a sign of life", host->side == SIDE_TX ? "tx" : "rx");
 	SIM_MARK(host->sim, ASKED);
 	link_send(host->sim, host->side, &ping);
+	return 0;
 }
 
 static void mark_fault(struct host *host, const struct repair_report *report)
@@ -332,6 +354,20 @@ static void went_wrong(struct host *host, const struct repair_report *report)
 	}
 }
 
+/* Before a path carries traffic again, what the peer wrote over it has arrived as it was sent. */
+static void check_probe(struct host *host, const struct repair_report *report)
+{
+	struct sim *sim = host->sim;
+	uint8_t want[WIRE_PROBE_BYTES];
+
+	rejoin_pattern(report->path, report->epoch, want);
+	if (memcmp(sim->probes_in[host->side] + (size_t)report->path * WIRE_PROBE_BYTES, want,
+		   sizeof(want))) {
+		sim_fail(sim, "path %u comes back at %s though its probe is not what was sent",
+			 report->path, host->side == SIDE_TX ? "tx" : "rx");
+	}
+}
+
 static void op_report(void *ctx, const struct repair_report *report)
 {
 	struct host *host = ctx;
@@ -364,6 +400,7 @@ static void op_report(void *ctx, const struct repair_report *report)
 		break;
 	case REPAIR_REPORT_BACK:
 		SIM_MARK(sim, BACK);
+		check_probe(host, report);
 		if (host->back_mask >> report->path & 1) {
 			SIM_MARK(sim, BACK_TWICE);
 		}

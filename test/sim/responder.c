@@ -13,6 +13,11 @@ static bool wire_takes(struct sim *sim, unsigned int from, const struct ev *ev)
 	if (wire->drops || (is_ack && wire->drops_acks)) {
 		return true;
 	}
+	if (wire->drops_large && !is_ack &&
+	    ((const struct net_chunk *)ev->ptr)->len_bytes > NET_LARGE_BYTES) {
+		SIM_MARK(sim, LARGE_LOST);
+		return true;
+	}
 	if (wire->holds) {
 		struct ev later = *ev;
 
@@ -160,6 +165,11 @@ void net_on_place(struct sim *sim, const struct ev *ev)
 	check_place(sim, chunk, ev->path);
 	if (chunk->len_bytes > 0) {
 		memcpy(chunk->dst, chunk->data, chunk->len_bytes);
+	}
+	if (chunk->note.tag == NET_PROBE && chunk->len_bytes > 0 &&
+	    sim->now_ns < sim->net.wires[ev->side][ev->path].garbles_ns) {
+		chunk->dst[chunk->psn * 7 % chunk->len_bytes] ^= 0x10;
+		SIM_MARK(sim, GARBLED);
 	}
 	if (chunk->has_imm && chunk->is_last) {
 		uint64_t lag = sim->conf.wc_lag_ns ? rng_next(&sim->rng) % sim->conf.wc_lag_ns : 0;

@@ -79,6 +79,7 @@ static void set_up(struct sim *sim, uint64_t seed)
 	sim->rng = (struct rng){rng_mix(seed * 2 + 1)};
 	sim->now_ns = 1;
 	sim->disturbed_ns = 0;
+	sim->link_ns = 0;
 	sim->placed_bytes = 0;
 	sim->next_fault_bytes = 0;
 	memset(sim->hook_counts, 0, sizeof(sim->hook_counts));
@@ -235,6 +236,14 @@ static void dispatch(struct sim *sim, struct ev *ev)
 	case EV_NOTICE:
 	case EV_CLOSE:
 		if (sim->quiet) {
+			break;
+		}
+		if (ev->type == EV_FRAME && sim->now_ns < sim->link_ns) {
+			SIM_MARK(sim, LINK_LOST);
+			ev->at_ns = sim->link_ns;
+			if (!evq_defer(&sim->evq, *ev)) {
+				sim_fail(sim, "simulator: event queue overrun");
+			}
 			break;
 		}
 		if (sim->now_ns < sim->hosts[ev->side].stopped_ns) {

@@ -37,11 +37,13 @@ struct host {
 	uint64_t poll_ns;    /* of the poll that is due; UINT64_MAX: none */
 	uint64_t stopped_ns; /* the software stands still until then */
 	uint64_t nap_ns;     /* the user does not look until then */
+	uint64_t full_ns;    /* the link takes nothing until then */
 	uint64_t next_post_ns;
 	uint64_t link_last_ns;
 	uint32_t post_fail_mask; /* paths whose next post fails */
 	uint32_t seen_fence_mask;
-	uint32_t back_mask; /* paths that came back once */
+	uint32_t refused_mask; /* types of frames that the full link did not take */
+	uint32_t back_mask;    /* paths that came back once */
 	bool closed, user_done, told_closed;
 	enum cause failed;
 	const char *failed_detail;
@@ -73,6 +75,7 @@ struct sim {
 	struct rng rng;
 	uint64_t now_ns;
 	uint64_t disturbed_ns; /* when the last disturbance ends */
+	uint64_t link_ns;      /* no frame arrives until then */
 	uint64_t placed_bytes;
 	uint64_t next_fault_bytes;
 	uint32_t hook_counts[FAULT_WHEN_COUNT];
@@ -113,6 +116,7 @@ void host_event(struct sim *sim, const struct ev *ev);
 
 /* ops.c */
 extern const struct repair_ops sim_ops;
+bool link_is_full(struct host *host);
 void link_send(struct sim *sim, unsigned int side, const struct link_frame *frame);
 
 /* user.c */

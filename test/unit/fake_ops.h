@@ -38,6 +38,7 @@ struct fake {
 	int rc; /* of posts on rc_path */
 	unsigned int rc_path;
 	int marker_rc;
+	int send_rc, ask_rc;
 };
 
 static struct fake fake;
@@ -115,17 +116,21 @@ static void fake_cut(void *ctx, unsigned int path)
 	fake.cut_count++;
 }
 
-static void fake_send(void *ctx, const struct frame *frame)
+static int fake_send(void *ctx, const struct frame *frame)
 {
 	(void)ctx;
 	assert_true(fake.frame_count < 64);
-	fake.frames[fake.frame_count++] = *frame;
+	if (fake.send_rc == 0) {
+		fake.frames[fake.frame_count++] = *frame;
+	}
+	return fake.send_rc;
 }
 
-static void fake_ask(void *ctx)
+static int fake_ask(void *ctx)
 {
 	(void)ctx;
-	fake.ask_count++;
+	fake.ask_count += fake.ask_rc == 0;
+	return fake.ask_rc;
 }
 
 static void fake_report(void *ctx, const struct repair_report *report)
@@ -197,7 +202,20 @@ static inline void fake_peer_fenced(struct repair_end *end, unsigned int path, u
 				     .epoch = epoch,
 				     .next_seq = next_seq};
 
-	repair_end_on_fenced(end, &frame, 2);
+	repair_end_on_fenced(end, &frame, end->now_ns + 1);
+}
+
+/* Time passes, and the peer's process answers whatever it is asked. */
+static inline void fake_pass(struct repair_end *end, uint64_t from_ms, uint64_t to_ms)
+{
+	for (uint64_t ms = from_ms; ms <= to_ms; ms += 10) {
+		unsigned int asked = fake.ask_count;
+
+		repair_end_tick(end, ms * MS);
+		if (fake.ask_count > asked) {
+			repair_end_answered(end, ms * MS);
+		}
+	}
 }
 
 static inline const struct repair_report *fake_last_report(enum repair_report_kind kind)
