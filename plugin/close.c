@@ -140,7 +140,7 @@ void comm_quiesce(struct comm *comm)
 	first = !comm->is_quiet;
 	comm->is_quiet = true; /* from here on nothing is posted, and no QP takes another's place */
 	comm->end.closing = true;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	for (unsigned int i = 0; first && i < comm->path_count; i++) {
 		if (comm->paths[i].qp.qp) {
 			waits[i] = quiesce_path(comm, &comm->paths[i]);
@@ -174,7 +174,7 @@ static void say_closed(struct comm *comm)
 	}
 	comm->end.closing = true;
 	comm->state = COMM_CLOSED;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (comm->link && is_known) {
 		comm_send(comm, &frame);
 	}

@@ -193,8 +193,21 @@ void comm_poll_path(struct comm *comm, unsigned int path, uint64_t now_ns); /* l
 /** errno for NCCL of a failed comm: -EREMOTEIO and the like; 0 while it lives. Lock held. */
 int comm_error(const struct comm *comm);
 
-/* plugin/incident.c */
+/* plugin/incident.c: lock held; what is told waits for comm_unlock() */
 void comm_report(struct comm *comm, const struct repair_report *report);
+extern _Atomic bool incidents_wait;
+void incidents_tell(void);
+
+/** Unlock, then write the incidents that were reported meanwhile: to a log and a file, so never
+ * under the lock. */
+static inline void comm_unlock(struct comm *comm)
+{
+	pthread_mutex_unlock(&comm->lock);
+	/* Relaxed: one that is missed here is told by the next who unlocks any comm. */
+	if (__builtin_expect(atomic_load_explicit(&incidents_wait, memory_order_relaxed), 0)) {
+		incidents_tell();
+	}
+}
 
 /* plugin/close.c: before memory is taken away under running requests */
 void comm_quiesce(struct comm *comm);

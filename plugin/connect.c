@@ -86,7 +86,7 @@ static enum comm_state look(struct comm *comm, int *err)
 	state = comm->is_handed ? COMM_CLOSED : comm->state;
 	comm->is_handed = comm->is_handed || state == COMM_READY || state == COMM_FAILED;
 	*err = comm->err;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return state;
 }
 
@@ -155,7 +155,7 @@ static bool take_forgotten(struct comm *comm)
 	pthread_mutex_lock(&comm->lock);
 	forgotten = comm->role == COMM_SENDER && !comm->is_handed;
 	comm->is_handed = comm->is_handed || forgotten;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return forgotten;
 }
 
@@ -176,7 +176,7 @@ void connect_tick(struct comm *comm, uint32_t step_ms)
 	comm->unasked_ms = comm->was_asked_for ? 0 : comm->unasked_ms + step_ms;
 	comm->was_asked_for = false;
 	forgotten = comm->role == COMM_SENDER && !comm->is_handed && comm->unasked_ms > bound_ms;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (!forgotten || !take_forgotten(comm)) {
 		return;
 	}

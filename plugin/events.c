@@ -116,19 +116,28 @@ static void json_number(struct line *line, const char *key, int64_t value)
 
 static void json_build(struct line *line, const struct event *event)
 {
-	struct timespec now;
+	uint64_t mono_ns = clock_mono_ns();
+	struct timespec then;
 	struct tm utc;
 	char stamp[64];
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &utc);
+	clock_gettime(CLOCK_REALTIME, &then);
+	if (event->mono_ns >= 0) { /* told later than it happened */
+		int64_t real_ns = then.tv_sec * (int64_t)NS_PER_SEC + then.tv_nsec -
+				  ((int64_t)mono_ns - event->mono_ns);
+
+		then.tv_sec = real_ns / (int64_t)NS_PER_SEC;
+		then.tv_nsec = real_ns % (int64_t)NS_PER_SEC;
+		mono_ns = (uint64_t)event->mono_ns;
+	}
+	gmtime_r(&then.tv_sec, &utc);
 	size_t len = strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &utc);
 
-	snprintf(stamp + len, sizeof(stamp) - len, ".%06ldZ", now.tv_nsec / 1000);
+	snprintf(stamp + len, sizeof(stamp) - len, ".%06ldZ", then.tv_nsec / 1000);
 	line_text(line, "{\"time\":\"");
 	line_text(line, stamp);
 	line_text(line, "\"");
-	json_number(line, "mono_ns", (int64_t)clock_mono_ns());
+	json_number(line, "mono_ns", (int64_t)mono_ns);
 	json_text(line, "host", host_name);
 	json_number(line, "pid", getpid());
 	json_text(line, "event", event_name(event->kind));

@@ -67,13 +67,14 @@ struct event {
 	int64_t seq;
 	int64_t bytes_replayed;
 	int64_t duration_ns;
-	int64_t count; /* of whatever `action` speaks of: messages, pieces, attempts */
+	int64_t count;   /* of whatever `action` speaks of: messages, pieces, attempts */
+	int64_t mono_ns; /* when it happened, CLOCK_MONOTONIC; left out: now */
 };
 
 #define EVENT_INIT(event_kind)                                                                     \
 	{                                                                                          \
 		.kind = (event_kind), .comm_id = -1, .path_idx = -1, .rail_idx = -1, .epoch = -1,  \
-		.seq = -1, .bytes_replayed = -1, .duration_ns = -1, .count = -1                    \
+		.seq = -1, .bytes_replayed = -1, .duration_ns = -1, .count = -1, .mono_ns = -1     \
 	}
 
 /** Name as in the file; "unknown" when out of range. */

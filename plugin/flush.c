@@ -40,7 +40,7 @@ static int flush_renew(struct comm *comm, struct comm_path *path, bool only_if_n
 			comm->requests[i].reads &= ~(1u << path->idx);
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	ib_flush_destroy(&flush);
 	return 0;
 }
@@ -54,7 +54,7 @@ void flush_prepare(struct comm *comm)
 		pthread_mutex_lock(&comm->lock);
 		comm->wants_flush = true;
 		wanted = comm->end.paths[p].state == PATH_UP && !path->has_flush;
-		pthread_mutex_unlock(&comm->lock);
+		comm_unlock(comm);
 		if (wanted) {
 			(void)flush_renew(comm, path, true); /* iflush says what that means */
 		}
@@ -68,7 +68,7 @@ int flush_rebuild(struct comm_path *path)
 
 	pthread_mutex_lock(&comm->lock);
 	wanted = comm->wants_flush;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return wanted ? flush_renew(comm, path, false) : 0;
 }
 
@@ -134,7 +134,7 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 		req->busy = rc == 0;
 		*request = rc ? NULL : req;
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return rc;
 }
 

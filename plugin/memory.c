@@ -80,7 +80,7 @@ static bool is_in_use(struct comm *comm, const struct memory *memory)
 	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
 		in_use = in_use || (comm->requests[i].busy && comm->requests[i].memory == memory);
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return in_use;
 }
 

@@ -30,7 +30,7 @@ static bool swap_qp(struct comm_path *path, struct ib_qp *qp)
 		path->qp = *qp;
 		*qp = old;
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	ib_qp_destroy(qp); /* the old one, or the one that nobody wants */
 	return wanted;
 }
@@ -57,7 +57,7 @@ static void rebuild_job(void *arg)
 	pthread_mutex_lock(&comm->lock);
 	repair_rejoin_built(&comm->end, path->idx, path->rejoin_epoch, rc, &addr, &rail,
 			    clock_mono_ns());
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	comm_put(comm);
 }
 
@@ -71,7 +71,7 @@ static void join_job(void *arg)
 			   &runtime_instance()->cfg, path->traffic_class);
 	pthread_mutex_lock(&comm->lock);
 	repair_rejoin_joined(&comm->end, path->idx, path->rejoin_epoch, rc, clock_mono_ns());
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	comm_put(comm);
 }
 

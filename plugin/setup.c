@@ -17,7 +17,7 @@ bool setup_give_up(struct comm *comm, int err, const char *why)
 
 	pthread_mutex_lock(&comm->lock);
 	changed = comm_fail_setup(comm, err, why);
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (changed && comm->role == COMM_RECEIVER) {
 		/* NCCL never saw it: nobody else will let go of it. */
 		comm_hide(comm);
@@ -109,7 +109,7 @@ static void open_job(void *arg)
 	describe_probes(comm, &open->probes);
 	pthread_mutex_lock(&comm->lock);
 	comm->expect = FRAME_OPENED;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	rc = comm_send(comm, &frame);
 	if (rc) {
 		/* The link may have ended before this comm was in the table. */
@@ -232,7 +232,7 @@ static void accept_job(void *arg)
 	describe_probes(comm, &frame.opened.probes);
 	pthread_mutex_lock(&comm->lock);
 	comm->expect = FRAME_PATHS;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	comm_send(comm, &frame);
 out:
 	comm_put(comm);
@@ -324,7 +324,7 @@ static void opened_job(void *arg)
 	connect_pairs(comm, opened, &frame.paths);
 	pthread_mutex_lock(&comm->lock);
 	comm->expect = FRAME_READY;
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	comm_send(comm, &frame);
 out:
 	comm_put(comm);
@@ -397,7 +397,7 @@ static bool become_ready(struct comm *comm, uint32_t mask)
 		comm->ready_count = repair_end_up_count(&comm->end);
 		comm->state = COMM_READY;
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (ready) {
 		LOG_INFO("%s %s dev %s: %u paths, %u active, first %s to %s, peer's device %s, "
 			 "%llu us",
@@ -495,7 +495,7 @@ void setup_on_frame(struct comm *comm, const struct frame *frame)
 			comm->peer_comm = frame->opened.src_comm;
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (expected) {
 		run_job(comm, jobs[frame->type]);
 	}

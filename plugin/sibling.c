@@ -42,7 +42,7 @@ static void fault_pair(struct comm *comm, void *arg)
 			}
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 }
 
 /* Loop thread. */

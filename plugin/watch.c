@@ -49,7 +49,7 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 		take_frame(comm, frame, now_ns);
 		comm_progress(comm, now_ns);
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 }
 
 static bool is_end_frame(enum frame_type type)
@@ -136,7 +136,7 @@ static void fail_of_peer(struct comm *comm, void *arg)
 			repair_end_fail(&comm->end, CAUSE_PEER_GONE, PATHS_MAX, gone->why);
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 }
 
 static void on_peer_gone(void *arg, struct oob_link *link, int err, const char *why)
@@ -194,7 +194,7 @@ static void hint_paths(struct comm *comm, void *arg)
 			repair_rejoin_hint(&comm->end, p, now_ns);
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 }
 
 static void fault_paths(struct comm *comm, void *arg)
@@ -209,7 +209,7 @@ static void fault_paths(struct comm *comm, void *arg)
 			repair_end_fault(&comm->end, p, fault->event.cause, now_ns);
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 }
 
 void watch_rail_event(void *arg)
@@ -268,7 +268,7 @@ static void tick_comm(struct comm *comm, void *arg)
 		tick->repairing = tick->repairing || (repair_end_is_repairing(&comm->end) &&
 						      !comm->end.failed && !comm->end.peer_closed);
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (opening) {
 		tick_opening(comm, now_ns);
 	}

@@ -227,7 +227,7 @@ static void fence_job(void *arg)
 	}
 	repair_fence_errored(&comm->end, path->idx, outcome, now_ns);
 	comm_progress(comm, now_ns);
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	comm_put(comm);
 }
 
@@ -239,7 +239,7 @@ static void cut_job(void *arg)
 
 	pthread_mutex_lock(&comm->lock);
 	comm_poll_path(comm, path->idx, clock_mono_ns());
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	rc = ib_qp_reset(&path->qp);
 	if (rc && is_device_fatal(path->rail)) {
 		rc = 0;
@@ -247,7 +247,7 @@ static void cut_job(void *arg)
 	pthread_mutex_lock(&comm->lock);
 	repair_fence_cut(&comm->end, path->idx, rc, clock_mono_ns());
 	comm_progress(comm, clock_mono_ns());
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	comm_put(comm);
 }
 

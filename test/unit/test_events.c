@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "include/clock.h"
 #include "include/log.h"
 #include "plugin/events.h"
 
@@ -173,6 +174,32 @@ static void test_json_line(void **state)
 		 "\"duration_ns\":1200345,\"count\":2}\n",
 		 host, getpid());
 	assert_string_equal(lines + used, want);
+}
+
+/* Told later than it happened: both clocks say when it did. */
+static void test_json_time(void **state)
+{
+	struct event event = EVENT_INIT(EVENT_PATH_FAULT);
+	char want[64];
+	struct tm utc;
+	time_t then;
+
+	(void)state;
+	event.mono_ns = (int64_t)clock_mono_ns() - 3600ll * (int64_t)NS_PER_SEC;
+	assert_int_equal(events_open(path), 0);
+	then = time(NULL) - 3600;
+	events_emit(&event);
+	file_read(path);
+	gmtime_r(&then, &utc);
+	/* The hour will do, the minute may have changed meanwhile; so may the hour, once in a
+	 * while.
+	 */
+	strftime(want, sizeof(want), "{\"time\":\"%Y-%m-%dT%H:", &utc);
+	if (time(NULL) / 3600 == (then + 3600) / 3600) {
+		assert_memory_equal(lines, want, strlen(want));
+	}
+	snprintf(want, sizeof(want), "\"mono_ns\":%lld,", (long long)event.mono_ns);
+	assert_non_null(strstr(lines, want));
 }
 
 static void test_json_unknown_left_out(void **state)
@@ -369,6 +396,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_log_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_json_line, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_json_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_json_unknown_left_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_json_escapes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_json_longest, setup, teardown),

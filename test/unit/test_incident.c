@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "include/clock.h"
+#include "include/log.h"
+#include "plugin/comm.h"
+#include "plugin/runtime.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What repair/ reports is put down under the comm's lock and written when that is free. */
+enum {
+	LINES_MAX = 8
+};
+
+static struct comm comm;
+static struct ib_rail rail = {.label = "mlx5_3:1", .idx = 3};
+static char lines[LINES_MAX][512];
+static unsigned int line_count;
+static bool lock_was_free;
+
+static void sink(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	va_list args;
+
+	(void)level;
+	(void)flags;
+	(void)file;
+	(void)line;
+	assert_true(line_count < LINES_MAX);
+	va_start(args, fmt);
+	vsnprintf(lines[line_count++], sizeof(lines[0]), fmt, args);
+	va_end(args);
+	if (pthread_mutex_trylock(&comm.lock)) {
+		lock_was_free = false;
+	} else {
+		pthread_mutex_unlock(&comm.lock);
+	}
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&comm, 0, sizeof(comm));
+	memset(lines, 0, sizeof(lines));
+	pthread_mutex_init(&comm.lock, NULL);
+	comm.id = 7;
+	comm.path_count = 1;
+	comm.paths[0].comm = &comm;
+	comm.paths[0].rail = &rail;
+	strcpy(comm.paths[0].peer_rail.name, "mlx5_9");
+	comm.paths[0].peer_rail.port = 1;
+	line_count = 0;
+	lock_was_free = true;
+	return 0;
+}
+
+static void report(enum repair_report_kind kind, enum cause cause)
+{
+	comm_report(&comm, &(struct repair_report){.kind = kind, .cause = cause, .epoch = 4});
+}
+
+static void test_not_under_the_lock(void **state)
+{
+	(void)state;
+	pthread_mutex_lock(&comm.lock);
+	report(REPAIR_REPORT_FAULT, CAUSE_PORT_DOWN);
+	assert_int_equal(line_count, 0);
+	comm_unlock(&comm);
+	assert_int_equal(line_count, 1);
+	assert_true(lock_was_free);
+	assert_non_null(strstr(lines[0], "path_fault"));
+	assert_non_null(strstr(lines[0], "comm 7 path 0 rail 3 mlx5_3:1 -> mlx5_9:1"));
+	assert_non_null(strstr(lines[0], "epoch 4"));
+	assert_non_null(strstr(lines[0], "cause: port down"));
+}
+
+/* All that waits is told by the next one who unlocks, in the order in which it happened. */
+static void test_in_order(void **state)
+{
+	static const enum repair_report_kind kinds[] = {
+		REPAIR_REPORT_FAULT,      REPAIR_REPORT_DOWN, REPAIR_REPORT_NO_PATH,
+		REPAIR_REPORT_STILL_DOWN, REPAIR_REPORT_BACK, REPAIR_REPORT_FAILED};
+	static const char *const names[] = {"path_fault",   "path_down", "comm_held",
+					    "path_probing", "path_up",   "peer_gone"};
+
+	(void)state;
+	pthread_mutex_lock(&comm.lock);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		report(kinds[i], CAUSE_PEER_GONE); /* no CLOSE goes to a peer that is gone */
+	}
+	assert_int_equal(line_count, 0);
+	comm_unlock(&comm);
+	assert_int_equal(line_count, 6);
+	assert_true(lock_was_free);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_non_null(strstr(lines[i], names[i]));
+	}
+	pthread_mutex_lock(&comm.lock);
+	comm_unlock(&comm);
+	assert_int_equal(line_count, 6); /* once */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_not_under_the_lock, setup),
+		cmocka_unit_test_setup(test_in_order, setup),
+	};
+
+	log_sink_set(sink);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
