@@ -58,9 +58,10 @@ static void draw_machines(struct sim_conf *c, struct rng *rng)
 {
 	c->place_lag_ns = rng_chance(rng, 350) ? rng_spread(rng, 1 * US, 3 * MS) : 0;
 	c->wc_lag_ns = rng_chance(rng, 400) ? rng_spread(rng, 1 * US, 3 * MS) : 0;
-	c->limits.stall_ms = rng_range(rng, 20, 100);
 	c->told = rng_chance(rng, 500);
 	c->rto_ns = rng_range(rng, 3, 20) * (uint64_t)MS;
+	/* Three blips, each met by the packet sent again after the last one, are no stall. */
+	c->limits.stall_ms = rng_range(rng, 20, 100) + 3 * (uint32_t)(c->rto_ns / MS);
 	c->retry_count = rng_chance(rng, 150) ? 0 : rng_range(rng, 2, 4);
 	c->chunk_bytes = 32u << rng_below(rng, 5);
 	c->tx_window_wrs = rng_range(rng, 4, 24);
