@@ -6,13 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /*
@@ -22,7 +26,11 @@
  * tree is FABRIC_DIR/sys-HOST, made by the first process that needs it.
  */
 
-static char root[PATH_MAX]; /* "" = not active */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool active;
+static char root[PATH_MAX]; /* constant once active */
+
+static void activate(void);
 
 /* These belong to the fabric whole: what is not in the tree does not exist. */
 static const char *const owned[] = {"/sys/class/infiniband", "/sys/class/infiniband_verbs",
@@ -43,7 +51,11 @@ static bool is_owned(const char *path)
 /* The path to use instead of `path`: in `out`, or `path` itself. */
 static const char *redirect(const char *path, char out[PATH_MAX])
 {
-	if (root[0] == '\0' || path == NULL || strncmp(path, "/sys/", 5) != 0 ||
+	if (path == NULL || strncmp(path, "/sys/", 5) != 0) {
+		return path;
+	}
+	activate();
+	if (!atomic_load_explicit(&active, memory_order_acquire) ||
 	    snprintf(out, PATH_MAX, "%s%s", root, path + 4) >= PATH_MAX) {
 		return path;
 	}
@@ -147,6 +159,10 @@ PATH_FIRST(ssize_t, readlinkat, (int dir_fd, const char *path, char *buf, size_t
 	   (dir_fd, path, buf, len))
 PATH_FIRST(ssize_t, __readlink_chk, (const char *path, char *buf, size_t len, size_t buf_len),
 	   (path, buf, len, buf_len))
+PATH_FIRST(ssize_t, getxattr, (const char *path, const char *name, void *value, size_t len),
+	   (path, name, value, len))
+PATH_FIRST(ssize_t, lgetxattr, (const char *path, const char *name, void *value, size_t len),
+	   (path, name, value, len))
 PATH_FIRST(int, stat, (const char *path, struct stat *st), (path, st))
 PATH_FIRST(int, stat64, (const char *path, struct stat64 *st), (path, st))
 PATH_FIRST(int, lstat, (const char *path, struct stat *st), (path, st))
@@ -166,9 +182,13 @@ PATH_FIRST(int, __lxstat64, (int version, const char *path, struct stat64 *st), 
 /* What realpath() found in the tree is called by its name in /sys. */
 static char *real_name(char *found)
 {
-	size_t len = strlen(root);
+	size_t len;
 
-	if (found != NULL && len > 0 && strncmp(found, root, len) == 0 && found[len] == '/') {
+	if (!atomic_load_explicit(&active, memory_order_acquire)) {
+		return found;
+	}
+	len = strlen(root);
+	if (found != NULL && strncmp(found, root, len) == 0 && found[len] == '/') {
 		memmove(found + 4, found + len, strlen(found + len) + 1);
 		memcpy(found, "/sys", 4);
 	}
@@ -225,7 +245,7 @@ static int tree_make(const struct fab_topo *topo, uint32_t host, const char *dir
 	return rc;
 }
 
-__attribute__((constructor)) static void activate(void)
+static void root_find(void)
 {
 	const char *file = getenv("FABRIC_TOPO");
 	const char *dir = getenv("FABRIC_DIR");
@@ -237,11 +257,8 @@ __attribute__((constructor)) static void activate(void)
 	int rc;
 
 	if (file == NULL || file[0] == '\0' || dir == NULL || dir[0] == '\0' ||
-	    number >= FAB_MAX_HOSTS) {
+	    number >= FAB_MAX_HOSTS || fab_topo_load(file, &topo, why, sizeof(why)) != 0) {
 		return; /* the verbs library complains */
-	}
-	if (fab_topo_load(file, &topo, why, sizeof(why)) != 0) {
-		return; /* likewise */
 	}
 	if (realpath(dir, made) == NULL || strlen(made) + 8 >= sizeof(made)) {
 		return;
@@ -253,4 +270,17 @@ __attribute__((constructor)) static void activate(void)
 		return;
 	}
 	strcpy(root, made);
+	atomic_store_explicit(&active, true, memory_order_release); /* with redirect() */
+}
+
+/* At the first look into /sys with the environment complete: a launcher sets it between fork and
+ * what its child does, so neither the load nor one attempt is the time. What is called from here
+ * names no path below /sys, so it does not come back. */
+static void activate(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!atomic_load_explicit(&active, memory_order_relaxed)) {
+		root_find();
+	}
+	pthread_mutex_unlock(&lock);
 }
