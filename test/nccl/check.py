@@ -20,6 +20,7 @@ import faults
 import healthy
 import job
 import launch
+import mps
 import torch_case
 
 SKIPPED = 77
@@ -154,6 +155,10 @@ def print_results(results, order):
         print_table(table)
 
 
+def gpu_count():
+    return len(glob.glob("/dev/nvidia[0-9]*"))
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default="", help="folder with the plugin, fabric/, nccl_matrix")
@@ -164,6 +169,7 @@ def parse(argv):
     parser.add_argument("--jobs", type=int, default=3, help="cases run at a time, where none "
                                                             "measures")
     parser.add_argument("--json", default="", help="write the results to this file")
+    parser.add_argument("--no-mps", action="store_true", help="ranks that share a GPU take turns")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the runs")
     return parser.parse_args(argv)
 
@@ -195,7 +201,11 @@ def main(argv):
         return SKIPPED
     runner = Runner(args)
     start = time.monotonic()
-    runner.run_all(chosen, max(1, args.jobs))
+    with mps.Mps(gpu_count() == 1 and not args.no_mps) as service:
+        args.mps_env = service.env
+        print("ranks share the GPU " + ("at the same time (MPS)" if service.env else "in turns")
+              if gpu_count() == 1 else f"{gpu_count()} GPUs", flush=True)
+        runner.run_all(chosen, max(1, args.jobs))
     print_results(runner.results, chosen)
     ok = all(result["ok"] for result in runner.results.values())
     if args.json:

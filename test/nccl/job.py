@@ -59,19 +59,21 @@ class Job:
     def tail(self, count=25):
         """The lines that tell most about a failure."""
         lines = [line for line in self.log.splitlines()
-                 if "WARN" in line or "nccl_matrix" in line or "NET/Braid" in line]
+                 if "WARN" in line or "nccl_matrix" in line or "comm_" in line]
         return "\n".join((lines or self.log.splitlines())[-count:])
 
 
 def run(context, net, plan, ranks=2, hosts=None, rails=4, rate=0, env=None, limit_s=90,
-        step_limit_s=30, prepare=None):
+        step_limit_s=30, prepare=None, mps=True):
     """Runs a plan (list of lines) and gives the Job. `env` adds to the environment; `prepare` is
-    called with the folder and the environment before the start."""
+    called with the folder and the environment before the start. `mps` is off where a rank may end
+    in the middle of a kernel, which can take the others' kernels along."""
     folder = launch.make_folder()
     try:
         full = launch.net_env(context.build, net, folder, rails, rate)
         full.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,TUNING",
                      "NCCL_DEBUG_FILE": os.path.join(folder, "nccl.%p")})
+        full.update(context.mps_env if mps else {})
         full.update(env or {})
         with open(os.path.join(folder, "plan"), "w") as stream:
             stream.write("\n".join(plan) + "\n")

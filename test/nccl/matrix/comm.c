@@ -50,18 +50,31 @@ static int comm_place(struct rank *rank, const char *name, struct comm **comm)
 	return -EINVAL;
 }
 
+/* NCCL's own threads may write it. */
+static void *comm_handle(struct comm *comm)
+{
+	return *(void *volatile *)&comm->handle;
+}
+
 int comm_settle(struct rank *rank, struct comm *comm, int result, const char *what)
 {
 	uint64_t deadline_ns = shared_now_ns() + rank->step_limit_ms * 1000000;
 
-	while (result == NCCL_IN_PROGRESS) {
+	/* A communicator split off one that does not block may get its handle a while later. */
+	while (result == NCCL_IN_PROGRESS ||
+	       (result == NCCL_SUCCESS && comm_handle(comm) == NULL)) {
 		if (shared_now_ns() > deadline_ns) {
 			fprintf(stderr, "nccl_matrix: rank %d: %s is still in progress\n",
 				rank->rank, what);
 			return -ETIMEDOUT;
 		}
 		shared_nap();
-		int rc = rank->api.comm_async_error(comm->handle, &result);
+		void *handle = comm_handle(comm);
+
+		if (handle == NULL) {
+			continue;
+		}
+		int rc = rank->api.comm_async_error(handle, &result);
 
 		if (rc != NCCL_SUCCESS) {
 			return rank_error(rank, "ncclCommGetAsyncError", rc);

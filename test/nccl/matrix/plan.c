@@ -23,7 +23,7 @@ static const struct verb_spec specs[] = {
 	[PLAN_FAULT] = {"fault", OP_KEYS "rule heal max after label "},
 	[PLAN_PAUSE] = {"pause", OP_KEYS "rank ms iters "},
 	[PLAN_KILL] = {"kill", OP_KEYS "rank iters "},
-	[PLAN_ABORT] = {"abort", OP_KEYS "rule heal hold_ms "},
+	[PLAN_ABORT] = {"abort", OP_KEYS "rule heal hold_ms iters "},
 	[PLAN_RULE] = {"rule", " rule "},
 };
 

@@ -8,10 +8,8 @@
 void report_sum(const struct shared *shared, int except, struct report_sum *sum)
 {
 	uint64_t first_ns = UINT64_MAX;
-	uint64_t last_ns = 0;
 
 	memset(sum, 0, sizeof(*sum));
-	sum->end_ns = UINT64_MAX;
 	for (int r = 0; r < shared->rank_count; r++) {
 		const struct shared_result *result = &shared->results[r];
 
@@ -21,11 +19,10 @@ void report_sum(const struct shared *shared, int except, struct report_sum *sum)
 		sum->elements += result->elements;
 		sum->wrong += result->wrong;
 		sum->begin_ns = result->begin_ns > sum->begin_ns ? result->begin_ns : sum->begin_ns;
-		sum->end_ns = result->end_ns < sum->end_ns ? result->end_ns : sum->end_ns;
+		sum->end_ns = result->end_ns > sum->end_ns ? result->end_ns : sum->end_ns;
 		first_ns = result->begin_ns < first_ns ? result->begin_ns : first_ns;
-		last_ns = result->end_ns > last_ns ? result->end_ns : last_ns;
 	}
-	sum->took_ns = last_ns - first_ns;
+	sum->took_ns = sum->end_ns - first_ns;
 }
 
 void report_number(const char *key, uint64_t value)

@@ -12,7 +12,7 @@ struct report_sum {
 	uint64_t elements;
 	uint64_t wrong;
 	uint64_t begin_ns; /* the last rank began */
-	uint64_t end_ns;   /* the first was done */
+	uint64_t end_ns;   /* the last was done */
 	uint64_t took_ns;  /* from the first to begin to the last to be done */
 };
 

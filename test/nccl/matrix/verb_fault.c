@@ -23,7 +23,7 @@ struct fault {
 	unsigned rule_count;
 	struct fabric_fired fired[MAX_RULES];
 	bool has_fired[MAX_RULES];
-	bool was_running[MAX_RULES]; /* all ranks had begun and none was done */
+	bool was_running[MAX_RULES]; /* all ranks had begun and not all were done */
 	uint64_t elements;
 	uint64_t wrong;
 	uint64_t iters;
