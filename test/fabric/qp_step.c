@@ -169,7 +169,7 @@ void fab_send_fail_at_next(struct fab_qp *qp, enum ibv_wc_status status)
 }
 
 /* The timer ran out. False: that was the last try and the QP is in ERR. */
-static bool timer_expire(struct fab_qp *qp)
+static bool timer_expire(struct fab_qp *qp, uint64_t now_ns)
 {
 	qp->tx.tries++;
 	if (qp->tx.tries > qp->retry_cnt) {
@@ -177,6 +177,11 @@ static bool timer_expire(struct fab_qp *qp)
 		return false;
 	}
 	qp->tx.retry_ns += timer_period_ns(qp);
+	/* An engine that got no CPU for long must not use up its tries without time for an answer:
+	 * an adapter never stalls. */
+	if (qp->tx.retry_ns < now_ns + timer_period_ns(qp) / 2) {
+		qp->tx.retry_ns = now_ns + timer_period_ns(qp);
+	}
 	qp->tx.blocked = false;
 	/* All again that has no answer; the responder knows what of it is new. */
 	sender_seek(qp, atomic_load_explicit(&qp->sq_acked, memory_order_relaxed));
@@ -212,7 +217,7 @@ static uint64_t step_rts(struct fab_qp *qp, uint64_t now_ns)
 	uint64_t ack_ns = acks_take(qp, now_ns);
 	uint64_t at_ns;
 
-	if (qp->tx.retry_ns != 0 && now_ns >= qp->tx.retry_ns && !timer_expire(qp)) {
+	if (qp->tx.retry_ns != 0 && now_ns >= qp->tx.retry_ns && !timer_expire(qp, now_ns)) {
 		return 0;
 	}
 	at_ns = send_ready_ns(qp, now_ns);

@@ -37,16 +37,25 @@ static const struct plan *plan;
 /* The first packet comes 700 ms after it was posted. On a busy machine the responder may have got
  * to its act only then: that run says nothing and is made again. Shared by the processes. */
 #define ACT_WITHIN_NS 650000000ull
-static uint32_t *too_slow;
+struct run {
+	uint32_t too_slow;
+	uint64_t posted_ns; /* 0 = not yet */
+};
+static struct run *run;
 
-static int slow_run(struct rig *rig, uint64_t posted_ns)
+static int in_time(void)
 {
-	rig_barrier(rig); /* the responder acted */
-	if (posted_ns != 0 && rig_now_ns() - posted_ns > ACT_WITHIN_NS) {
-		*too_slow = 1;
+	if (run->posted_ns != 0 && rig_now_ns() - run->posted_ns > ACT_WITHIN_NS) {
+		run->too_slow = 1;
 	}
+	return run->too_slow == 0;
+}
+
+static int slow_run(struct rig *rig)
+{
+	(void)in_time(); /* the sender, once the responder acted */
 	rig_barrier(rig);
-	if (*too_slow != 0) {
+	if (run->too_slow != 0) {
 		rig_close(rig);
 		return 1;
 	}
@@ -56,13 +65,28 @@ static int slow_run(struct rig *rig, uint64_t posted_ns)
 static const struct rig_qp_options patient = {
 	.send_wr = 64,
 	.recv_wr = 64,
-	.timeout = 12, /* 16.8 ms */
+	.timeout = 14, /* 67 ms */
 	.retry_cnt = 2,
 	.rnr_retry = 7,
 	.min_rnr_timer = 1,
 	.sq_psn = 0xfffff0, /* round the end */
 	.rq_psn = 0xfffff0,
 };
+
+/* Who is to succeed must not give up on a busy machine: what is late by 10 or 30 ms has 134 ms, the
+ * healing 1 s, and the next try is 134 ms after it. */
+static const struct rig_qp_options *plan_options(void)
+{
+	static struct rig_qp_options enduring;
+
+	if (plan->acked == 0) {
+		return &patient;
+	}
+	enduring = patient;
+	enduring.timeout = plan->heal != NULL ? 15 : 12;
+	enduring.retry_cnt = 7;
+	return &enduring;
+}
 
 static void install(struct rig *rig, const char *rule)
 {
@@ -71,6 +95,24 @@ static void install(struct rig *rig, const char *rule)
 	if (fabric_ctl_fault(rig->ctl, rule, NULL, why, sizeof(why)) != 0) {
 		fprintf(stderr, "%s: %s\n", rule, why);
 		_exit(1);
+	}
+}
+
+/* The packets are on their way, held back or without an answer: from now on all goes well. On a
+ * busy machine the sender may be about to give up by then. */
+#define HEAL_WITHIN_NS 600000000ull
+
+static void heal(struct rig *rig)
+{
+	struct fabric_counters c;
+
+	do {
+		rig_sleep_ms(1);
+		CHECK(fabric_ctl_counters(rig->ctl, 0, 0, &c) == 0);
+	} while (c.late_held == 0 && c.tx_msgs < 2);
+	install(rig, plan->heal);
+	if (rig_now_ns() - run->posted_ns > HEAL_WITHIN_NS) {
+		run->too_slow = 1;
 	}
 }
 
@@ -92,19 +134,17 @@ static void sender(struct rig *rig)
 {
 	uint32_t acked = 0;
 	struct fabric_counters c;
-	uint64_t posted_ns;
 
 	rig_open(rig, 0);
-	rig_connect(rig, 0, &patient);
+	rig_connect(rig, 0, plan_options());
 	rig_fill(rig, 1, 0, 300 * KB);
 	install(rig, plan->rule);
 	rig_barrier(rig);
-	posted_ns = rig_now_ns();
+	run->posted_ns = rig_now_ns();
 	CHECK(rig_post(rig, 0, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0, 200 * KB) == 0);
 	CHECK(rig_post(rig, 0, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 200 * KB, 100 * KB) == 0);
 	if (plan->heal != NULL) {
-		rig_sleep_ms(5);
-		install(rig, plan->heal);
+		heal(rig);
 	}
 	for (uint32_t i = 0; i < 2; i++) {
 		struct ibv_wc wc = rig_poll(rig);
@@ -114,7 +154,7 @@ static void sender(struct rig *rig)
 		CHECK(wc.status == IBV_WC_SUCCESS ||
 		      wc.status == (i == acked ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR));
 	}
-	CHECK(acked == plan->acked);
+	CHECK(acked == plan->acked || !in_time());
 	/* What arrives from now on is what was sent, not what is here now. */
 	rig_fill(rig, 2, 0, 300 * KB);
 	if (plan->sender_leaves) {
@@ -122,7 +162,7 @@ static void sender(struct rig *rig)
 		rig->qps[0] = NULL;
 	}
 	rig_barrier(rig);
-	if (slow_run(rig, posted_ns)) {
+	if (slow_run(rig)) {
 		return;
 	}
 	c = settle(rig);
@@ -144,7 +184,7 @@ static void responder_acts(struct rig *rig)
 	case FENCES:
 		CHECK(rig_qp_error(rig->qps[0]) == 0);
 		for (uint32_t i = 0; i < 2; i++) {
-			CHECK(rig_poll(rig).status == IBV_WC_WR_FLUSH_ERR);
+			CHECK(rig_poll(rig).status == IBV_WC_WR_FLUSH_ERR || !in_time());
 		}
 		return;
 	case RESETS:
@@ -165,20 +205,20 @@ static void responder(struct rig *rig)
 	uint32_t landed = plan->landed;
 
 	rig_open(rig, 0);
-	rig_connect(rig, 0, &patient);
+	rig_connect(rig, 0, plan_options());
 	CHECK(rig_post_recv(rig, 0, 10, 0, 0) == 0);
 	CHECK(rig_post_recv(rig, 0, 11, 0, 0) == 0);
 	rig_barrier(rig);
 	rig_barrier(rig); /* the sender has its verdict */
 	responder_acts(rig);
 	if (plan->heal != NULL) { /* all there already; what comes now must leave no trace */
-		CHECK(rig_holds(rig, 1, 0, landed));
+		CHECK(!in_time() || rig_holds(rig, 1, 0, landed));
 		memset(rig->buf, 0, 300 * KB);
 		CHECK(rig_post_recv(rig, 0, 12, 0, 0) == 0);
 		CHECK(rig_post_recv(rig, 0, 13, 0, 0) == 0);
 		landed = 0;
 	}
-	if (slow_run(rig, 0)) {
+	if (slow_run(rig)) {
 		return;
 	}
 	rig_barrier(rig); /* all came or did not */
@@ -223,9 +263,9 @@ static int run_in_time(const struct rig_case *c)
 	for (int i = 0; i < 8; i++) {
 		int rc;
 
-		*too_slow = 0;
+		*run = (struct run){.posted_ns = 0};
 		rc = rig_run(c);
-		if (rc != 0 || *too_slow == 0) {
+		if (rc != 0 || run->too_slow == 0) {
 			return rc;
 		}
 	}
@@ -251,13 +291,13 @@ static void test_plans(void **state)
 static void broken_responder(struct rig *rig)
 {
 	rig_open(rig, 0);
-	rig_connect(rig, 0, &patient);
+	rig_connect(rig, 0, plan_options());
 	CHECK(rig_post_recv(rig, 0, 10, 0, 0) == 0);
 	CHECK(rig_post_recv(rig, 0, 11, 0, 0) == 0);
 	rig_barrier(rig);
 	rig_barrier(rig);
 	responder_acts(rig);
-	if (slow_run(rig, 0)) {
+	if (slow_run(rig)) {
 		return;
 	}
 	rig_barrier(rig);
@@ -285,9 +325,8 @@ int main(void)
 		cmocka_unit_test(test_broken),
 	};
 
-	too_slow = mmap(NULL, sizeof(*too_slow), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			-1, 0);
-	if (too_slow == MAP_FAILED) {
+	run = mmap(NULL, sizeof(*run), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (run == MAP_FAILED) {
 		return 1;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
