@@ -49,6 +49,7 @@ enum key {
 	KEY_WRAPPER,
 	KEY_AT,
 	KEY_KILL,
+	KEY_ABORT,
 	KEY_STOP,
 	KEY_EXPECT,
 	KEY_RANK,
@@ -65,7 +66,8 @@ static const struct argp_option option_table[] = {
 	 "elsewhere, as 'ip netns exec host$RANK'",
 	 1},
 	{"ranks", KEY_RANKS, "N", 0, "Number of processes, 2 to 16 (default 2)", 2},
-	{"op", KEY_OP, "LIST", 0, "allreduce, alltoall, sendrecv or all (default allreduce)", 2},
+	{"op", KEY_OP, "LIST", 0,
+	 "allreduce, alltoall, sendrecv, stream (one way) or all (default allreduce)", 2},
 	{"sizes", KEY_SIZES, "LIST", 0,
 	 "Bytes of each rank's buffer, suffixes K M G (default 0,8,4K,1M)", 2},
 	{"iters", KEY_ITERS, "K", 0, "Iterations per operation, size and protocol (default 4)", 2},
@@ -98,9 +100,13 @@ static const struct argp_option option_table[] = {
 	 "fails if the command does. RUN_DIR names the run's folder. May be repeated",
 	 4},
 	{"kill", KEY_KILL, "RANK@ITER[+PERCENT]", 0, "SIGKILL a rank in an iteration", 4},
+	{"abort", KEY_ABORT, "RANK@ITER[+PERCENT]", 0,
+	 "The rank closes all connections with requests outstanding, as ncclCommAbort does", 4},
 	{"stop", KEY_STOP, "RANK@ITER[+PERCENT]:MS", 0, "SIGSTOP a rank for MS milliseconds", 4},
-	{"expect", KEY_EXPECT, "ok|remote[:MS]", 0,
-	 "remote: pass if all surviving ranks get ncclRemoteError within MS of --kill (2000)", 4},
+	{"expect", KEY_EXPECT, "ok|calm|remote[:MS]", 0,
+	 "remote: pass if all surviving ranks get ncclRemoteError within MS of --kill or --abort "
+	 "(2000), and again whatever they call; calm: pass if no path was failed over",
+	 4},
 	{"train", KEY_TRAIN, "SEED:COUNT[:FIRST]", 0,
 	 "Draw COUNT faults from SEED and mend them, one episode after the other, from episode "
 	 "FIRST "
@@ -203,6 +209,10 @@ static error_t trouble_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_KILL:
 		args_signal_read(state, &opt->kill, arg, false);
+		return 0;
+	case KEY_ABORT:
+		args_signal_read(state, &opt->kill, arg, false);
+		opt->kill.is_abort = true;
 		return 0;
 	case KEY_STOP:
 		args_signal_read(state, &opt->stop, arg, true);
@@ -322,7 +332,7 @@ static void options_check(const struct argp_state *state, const struct options *
 			   TRAIN_RAILS_MAX);
 	}
 	if (opt->expect == EXPECT_REMOTE && !opt->kill.armed) {
-		argp_error(state, "--expect remote needs --kill");
+		argp_error(state, "--expect remote needs --kill or --abort");
 	}
 }
 

@@ -159,10 +159,12 @@ void args_expect_read(const struct argp_state *state, struct options *opt, const
 		opt->expect = EXPECT_OK;
 	} else if (!strcmp(text, "remote")) {
 		opt->expect = EXPECT_REMOTE;
+	} else if (!strcmp(text, "calm")) {
+		opt->expect = EXPECT_CALM;
 	} else if (sscanf(text, "remote:%u%n", &opt->expect_ms, &used) == 1 && !text[used]) {
 		opt->expect = EXPECT_REMOTE;
 	} else {
-		argp_error(state, "--expect takes ok or remote[:MS]");
+		argp_error(state, "--expect takes ok, calm or remote[:MS]");
 	}
 }
 

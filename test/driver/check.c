@@ -229,6 +229,11 @@ void check_result(struct rank *rank)
 	case OP_SENDRECV:
 		range_check(rank, 0, count, &keys[(me ? me : ranks) - 1], 1);
 		break;
+	case OP_STREAM:
+		if (me % 2) {
+			range_check(rank, 0, count, &keys[me - 1], 1);
+		}
+		break;
 	case OP_KIND_COUNT:
 		break;
 	}

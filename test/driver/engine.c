@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/driver/engine.h"
 
+#include "test/driver/sticky.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -68,6 +70,7 @@ static int engine_pass(struct rank *rank, unsigned *moved, bool *busy)
 							 : recv_pass(rank, conn, moved);
 
 			if (err) {
+				sticky_check(rank, conn);
 				return err;
 			}
 			*busy = true;
@@ -91,6 +94,9 @@ int engine_run(struct rank *rank)
 
 		if (err) {
 			return err;
+		}
+		if (atomic_load_explicit(&rank->report->abort_order, memory_order_acquire)) {
+			return -ECONNABORTED;
 		}
 		if (rank_stopped(rank)) {
 			engine_dump(rank);

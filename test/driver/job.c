@@ -7,6 +7,7 @@ const char *op_name(enum op_kind op)
 		[OP_ALLREDUCE] = "allreduce",
 		[OP_ALLTOALL] = "alltoall",
 		[OP_SENDRECV] = "sendrecv",
+		[OP_STREAM] = "stream",
 	};
 
 	return names[op];

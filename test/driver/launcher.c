@@ -86,6 +86,9 @@ static int wait_check(struct run *run, const char *where, uint64_t deadline_ns)
 			return -ECONNRESET;
 		}
 		late = clock_mono_ns() > run->killed.at_ns + REMOTE_WAIT_MS * NS_PER_MS;
+		if (late) {
+			run_fail(run, "a survivor was not told");
+		}
 	} else if (errors) {
 		run_fail(run, "%s: the plugin returned an error", where);
 		shared_stop(run->shared, STOP_QUIET);
@@ -122,8 +125,10 @@ static int gate_wait(struct run *run, const char *where, int64_t iter)
 {
 	uint64_t deadline_ns = clock_mono_ns() + run->opt->timeout_s * NS_PER_SEC;
 	bool pending = iter >= 0 && trouble_pending(run, (uint32_t)iter);
+	bool fast = false;
 
-	while (!shared_gate_full(run->shared, pending || run->train ? 1 : 20)) {
+	while (!shared_gate_full(run->shared, fast || pending || run->train ? 1 : 20)) {
+		fast = trouble_pause_tick(run);
 		if (pending) {
 			trouble_tick(run, (uint32_t)iter, percent_moved(run));
 			pending = trouble_pending(run, (uint32_t)iter);
@@ -282,6 +287,12 @@ static void verdict_ok(struct run *run)
 	}
 	if (run_failures(run)) {
 		run_fail(run, "checks failed");
+	}
+	if (run->opt->expect == EXPECT_CALM && run->events.fault_count) {
+		run_fail(run, "a path was failed over");
+	}
+	if (run->opt->stop.armed && !run->stopped.done) {
+		run_fail(run, "the run was over before the pause");
 	}
 }
 

@@ -33,7 +33,9 @@
 	X(REQUEST_RECV, "request_recv", "irecv: the same")                                         \
 	X(EAGER, "eager", "report the send done, read its memory afterwards")                      \
 	X(TORN, "torn", "write the flags of the low-latency protocol before the data")             \
-	X(AFTER, "after", "write into the last receive while the comm is closed")
+	X(AFTER, "after", "write into the last receive while the comm is closed")                  \
+	X(NUMB, "numb", "never report that the peer is gone")                                      \
+	X(FICKLE, "fickle", "report it once, then no more")
 
 #define LOOPBACK_ENUM(id, name, help) LOOPBACK_##id,
 enum loopback_fault {
@@ -73,6 +75,8 @@ struct loopback_comm {
 	unsigned char *late_at; /**< where to write as soon as no receive is posted there */
 	unsigned char *last_at; /**< the last receive */
 	bool request_left;      /**< fault "request" has happened */
+	bool broken_told;       /**< that the peer is gone was reported */
+	int broken;             /**< the error from then on, or 0 */
 };
 
 /** What listen puts into the handle; connect keeps its socket there between calls. */
@@ -104,6 +108,8 @@ void loopback_fault_strike(struct loopback_request *request);
  * may be changed. Returns what test should.
  */
 int loopback_fault_report(struct loopback_request *request, int *done, int *size);
+/** The connection broke with err, not for the first time perhaps. Returns what to report. */
+int loopback_fault_broken(struct loopback_comm *comm, int err);
 /** On each call of test for a comm: the late write, if its place is free. */
 void loopback_fault_late(struct loopback_comm *comm);
 

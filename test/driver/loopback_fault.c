@@ -37,6 +37,22 @@ bool loopback_fault_is(const struct loopback_request *request, enum loopback_fau
 	return fault_told(&seq) == fault && request->seq == seq;
 }
 
+int loopback_fault_broken(struct loopback_comm *comm, int err)
+{
+	uint64_t seq;
+	enum loopback_fault fault = fault_told(&seq);
+	bool is_first = !comm->broken_told;
+
+	comm->broken_told = true;
+	if (fault == LOOPBACK_NUMB || (fault == LOOPBACK_FICKLE && !is_first)) {
+		return 0;
+	}
+	if (fault == LOOPBACK_NONE) {
+		comm->broken = err;
+	}
+	return err;
+}
+
 static bool is_covered(const struct loopback_comm *comm, const unsigned char *at)
 {
 	for (int i = 0; i < LOOPBACK_REQUESTS; i++) {

@@ -129,6 +129,9 @@ int loopback_post(struct loopback_comm *comm, void *data, size_t len_bytes, void
 {
 	struct loopback_request *request = &comm->requests[comm->post_seq % LOOPBACK_REQUESTS];
 
+	if (comm->broken) {
+		return comm->broken;
+	}
 	if (request->busy) {
 		*out = NULL;
 		return 0;
@@ -229,12 +232,15 @@ static int comm_move(struct loopback_comm *comm)
 int loopback_test(struct loopback_request *request, int *done, int *size)
 {
 	struct loopback_comm *comm = request->comm;
-	int err = comm_move(comm);
+	int err = comm->broken ? comm->broken : comm_move(comm);
 
 	loopback_fault_late(comm);
 	*done = 0;
-	if (err || !request->complete) {
-		return err;
+	if (err) {
+		return loopback_fault_broken(comm, err);
+	}
+	if (!request->complete) {
+		return 0;
 	}
 	*done = 1;
 	*size = (int)request->len_bytes;

@@ -41,6 +41,15 @@ static void channel_share(struct flow *flow, size_t count, const struct conn *co
 	flow->count = min_size(per, count - from);
 }
 
+/** One-way traffic: from each even rank to the next. */
+static bool is_stream(const struct conn *conn, uint32_t me)
+{
+	uint32_t from = conn->dir == FLOW_SEND ? me : conn->peer;
+	uint32_t to = conn->dir == FLOW_SEND ? conn->peer : me;
+
+	return from % 2 == 0 && to == from + 1;
+}
+
 static bool flow_begin(struct rank *rank, struct conn *conn)
 {
 	const struct options *opt = rank->opt;
@@ -58,9 +67,9 @@ static bool flow_begin(struct rank *rank, struct conn *conn)
 		flow.base = conn->peer * count;
 		flow.keys[0] = data_key(opt->seed, sends ? me : conn->peer, sends ? conn->peer : me,
 					job->iter);
-	} else if (conn->peer != ring_peer) {
+	} else if (conn->peer != ring_peer || (job->op == OP_STREAM && !is_stream(conn, me))) {
 		return false;
-	} else if (job->op == OP_SENDRECV) {
+	} else if (job->op == OP_SENDRECV || job->op == OP_STREAM) {
 		flow.keys[0] = data_key(opt->seed, sends ? me : conn->peer, 0, job->iter);
 	} else {
 		flow.kind = FLOW_RING;

@@ -21,6 +21,7 @@ enum op_kind {
 	OP_ALLREDUCE, /**< ring reduce-scatter and all-gather, 32-bit sums */
 	OP_ALLTOALL,  /**< every rank to every other */
 	OP_SENDRECV,  /**< shift by one rank around the ring */
+	OP_STREAM,    /**< one way: each even rank to the next */
 	OP_KIND_COUNT
 };
 
@@ -35,6 +36,7 @@ enum proto_kind {
 enum expect_kind {
 	EXPECT_OK,     /**< every element right, nothing else touched, no error from the plugin */
 	EXPECT_REMOTE, /**< every surviving rank is told ncclRemoteError; nothing wrong delivered */
+	EXPECT_CALM,   /**< as EXPECT_OK, and no path was failed over */
 };
 
 /** A fault rule for the fabric and when to install it. */
@@ -51,6 +53,7 @@ struct opt_signal {
 	uint32_t iter;
 	uint32_t percent;
 	uint32_t pause_ms; /**< SIGSTOP for so long; unused for a kill */
+	bool is_abort;     /**< instead of SIGKILL: it closes all, as ncclCommAbort does */
 };
 
 /** A shell command for the launcher and when to run it. */
@@ -112,7 +115,7 @@ struct options {
 	struct opt_fault faults[OPT_FAULTS_MAX];
 	uint32_t fault_count;
 	struct opt_train train;
-	struct opt_signal kill;
+	struct opt_signal kill; /**< or an abort */
 	struct opt_signal stop;
 	char envs[OPT_ENVS_MAX][OPT_TEXT_MAX]; /**< NAME=VALUE for the ranks */
 	uint32_t env_count;

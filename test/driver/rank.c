@@ -195,6 +195,9 @@ static int rank_connected(struct threads *threads)
 	/* Also after an error, as ncclCommAbort does it: with requests outstanding. */
 	int close_err = service_call(threads, run_close);
 
+	if (err == -ECONNABORTED) { /* the process lives on until the others were told */
+		err = shared_gate_pass(rank->shared);
+	}
 	if (!err) {
 		rank_look_back(rank);
 		err = shared_gate_pass(rank->shared);

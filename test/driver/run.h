@@ -71,6 +71,8 @@ void run_fail(struct run *run, const char *fmt, ...) __attribute__((format(print
 
 /** Install faults and send signals that are due: in iteration iter, with `percent` arrived. */
 void trouble_tick(struct run *run, uint32_t iter, uint32_t percent);
+/** End a pause that is over, also between iterations. True while a rank is stopped. */
+bool trouble_pause_tick(struct run *run);
 /**
  * Run the i-th --at command to its end, at most --timeout seconds; that it failed is noted. Blocks.
  */

@@ -31,9 +31,16 @@ driver_green(paused --sizes 8M --iters 3 --stop 1@1+20:200)
 driver_green(commands --iters 4 --sizes 1M
 	--at "1+30:touch $RUN_DIR/ran" --at "2:test -e $RUN_DIR/ran")
 driver_green(killed --ranks 4 --sizes 16M --iters 3 --kill 1@1+20 --expect remote)
+driver_green(aborted --op stream --sizes 64M --iters 2 --abort 0@1+20 --expect remote)
 
 driver_red(command "reason='command" none --at "1:false")
 driver_red(command_late "never ran" none --at "9:true")
+driver_red(killed_numb "a survivor was not told" numb --op stream --sizes 64M --kill 1@1+20
+	--expect remote)
+driver_red(killed_fickle "api_errors=[1-9]" fickle --op stream --sizes 64M --kill 1@1+20
+	--expect remote)
+driver_red(killed_late "was told after" none --op stream --sizes 64M --kill 1@1+20
+	--expect remote:0)
 driver_red(self_test "wrong_elements=[1-9]" none --self-test corrupt)
 foreach(proto simple ll direct)
 	driver_red(corrupt_${proto} "wrong_elements=[1-9]" corrupt:11 --proto ${proto})

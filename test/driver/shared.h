@@ -38,6 +38,7 @@ struct rank_report {
 	_Atomic uint64_t call_max_ns;  /**< longest call of the progress thread's functions */
 	_Atomic uint64_t setup_max_ns; /**< longest call of the service thread's functions */
 	_Atomic uint64_t call_count;   /**< isend, irecv, test and iflush calls */
+	_Atomic bool abort_order;      /**< launcher to rank: close all, whatever is outstanding */
 	_Atomic uint32_t link_orders;  /**< launcher to rank: how many so far, above the last one */
 	_Atomic uint64_t links_harmed; /**< by all of them */
 	char call_max_name[16];

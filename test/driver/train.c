@@ -301,6 +301,10 @@ void train_step(struct train *train)
 {
 	train->iter_count++;
 	fired_poll(train);
+	if (run_failures(train->run)) {
+		run_fail(train->run, "a check failed");
+		return;
+	}
 	if (train->phase == TRAIN_BEGIN) {
 		episode_begin(train);
 		return;

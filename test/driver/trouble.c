@@ -50,21 +50,36 @@ void trouble_tick(struct run *run, uint32_t iter, uint32_t percent)
 		}
 	}
 	if (signal_due(&opt->kill, &run->killed, iter, percent)) {
-		signal_send(run, &opt->kill, &run->killed, SIGKILL, "kill");
+		if (opt->kill.is_abort) {
+			atomic_store_explicit(&run->shared->ranks[opt->kill.rank].abort_order, true,
+					      memory_order_release);
+		}
+		signal_send(run, &opt->kill, &run->killed, opt->kill.is_abort ? 0 : SIGKILL,
+			    opt->kill.is_abort ? "abort" : "kill");
 	}
 	if (signal_due(&opt->stop, &run->stopped, iter, percent)) {
 		signal_send(run, &opt->stop, &run->stopped, SIGSTOP, "stop");
-	} else if (run->stopped.done && !run->continued.done &&
-		   clock_mono_ns() >= run->stopped.at_ns + opt->stop.pause_ms * NS_PER_MS) {
-		signal_send(run, &opt->stop, &run->continued, SIGCONT, "continue");
 	}
+}
+
+bool trouble_pause_tick(struct run *run)
+{
+	const struct opt_signal *stop = &run->opt->stop;
+
+	if (!run->stopped.done || run->continued.done) {
+		return false;
+	}
+	if (clock_mono_ns() >= run->stopped.at_ns + stop->pause_ms * NS_PER_MS) {
+		signal_send(run, stop, &run->continued, SIGCONT, "continue");
+	}
+	return true;
 }
 
 bool trouble_pending(const struct run *run, uint32_t iter)
 {
 	const struct options *opt = run->opt;
 	bool pending = (opt->kill.armed && !run->killed.done && opt->kill.iter == iter) ||
-		       (opt->stop.armed && !run->continued.done && opt->stop.iter == iter);
+		       (opt->stop.armed && !run->stopped.done && opt->stop.iter == iter);
 
 	for (uint32_t i = 0; i < opt->fault_count; i++) {
 		pending = pending || (!run->faults[i].done && opt->faults[i].iter == iter);
