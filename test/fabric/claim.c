@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/claim.h"
 
+#include "test/fabric/gpu.h"
+
 #include <infiniband/verbs.h>
 
 #include <sched.h>
@@ -77,7 +79,7 @@ static bool claim_strike(struct fab_root *root, struct fab_inst *inst, struct fa
 	return false;
 }
 
-void fab_claim_drain(struct fab_root *root, struct fab_inst *inst, struct fab_qp_slot *qp)
+static void claims_end(struct fab_root *root, struct fab_inst *inst, struct fab_qp_slot *qp)
 {
 	uint64_t first = atomic_load_explicit(&qp->claim, memory_order_seq_cst);
 	uint64_t start_ns = fab_now_ns();
@@ -97,4 +99,10 @@ void fab_claim_drain(struct fab_root *root, struct fab_inst *inst, struct fab_qp
 		}
 		usleep(200);
 	}
+}
+
+void fab_claim_drain(struct fab_root *root, struct fab_inst *inst, struct fab_qp_slot *qp)
+{
+	claims_end(root, inst, qp);
+	fab_gpu_settle(inst);
 }

@@ -9,6 +9,7 @@
 
 struct fab_qp;
 struct fab_cq;
+struct fab_gpu;
 struct fab_late;
 struct fab_srq;
 
@@ -47,6 +48,8 @@ struct fab_ctx {
 	struct fab_qp *run_tail;
 	struct fab_qp *wait_head; /* unordered; few */
 	_Atomic uint32_t stopping;
+
+	_Atomic(struct fab_gpu *) gpu; /* NULL until GPU memory is registered; gpu.h */
 
 	/* Packets held back, by arrival; the engine's. */
 	struct fab_late *late_head;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
+#include "test/fabric/gpu.h"
 #include "test/fabric/pipe.h"
 #include "test/fabric/srq.h"
 
@@ -150,6 +151,7 @@ int ibv_close_device(struct ibv_context *context)
 		}
 	}
 	fab_engine_stop(ctx);
+	fab_gpu_close(ctx);
 	fab_inst_close(ctx->lib->root, ctx->lib->dir, ctx->inst);
 	pipe_close(ctx);
 	pthread_mutex_destroy(&ctx->ibv.mutex);

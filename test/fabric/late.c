@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/late.h"
 
+#include "test/fabric/gpu.h"
+
 #include <stdlib.h>
 
 #define HOLD_MAX_BYTES (64ull << 20)
@@ -83,7 +85,7 @@ uint64_t fab_late_hold(struct fab_move *m, uint64_t late_ns)
 		late = late_make(m, len);
 	}
 	if (late != NULL) { /* else that much is simply lost */
-		if (!fab_copy_gather(&list, len, (void *)(uintptr_t)late->wr->sge[0].addr)) {
+		if (!fab_gpu_gather(m, &list, len, (void *)(uintptr_t)late->wr->sge[0].addr)) {
 			free(late);
 			return fab_move_answer(m, FAB_LOCAL_PROT);
 		}

@@ -86,6 +86,7 @@ static enum fab_verdict target_range(struct fab_move *m)
 		}
 	}
 	m->remote_sge[0].addr = addr;
+	m->remote_sge[0].lkey = wr->rkey;
 	m->remote_sge[0].len_bytes = (uint32_t)wr->len_bytes;
 	m->remote.sge = m->remote_sge;
 	m->remote.count = 1;

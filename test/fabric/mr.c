@@ -2,8 +2,10 @@
 #include "test/fabric/mr.h"
 
 #include "test/fabric/call.h"
+#include "test/fabric/gpu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -102,6 +104,18 @@ static int mr_check(struct fab_ctx *ctx, const struct fab_mr_slot *want)
 	if ((want->access & remote) != 0 && (want->access & IBV_ACCESS_LOCAL_WRITE) == 0) {
 		return -EINVAL;
 	}
+	return 0;
+}
+
+/* Ordinary memory has to be mapped; GPU memory is made reachable. */
+static int mr_reach(struct fab_ctx *ctx, struct fab_mr_slot *want)
+{
+	int device = fab_gpu_device_of(want->addr, want->len_bytes);
+
+	if (device >= 0) {
+		want->access = fab_gpu_access(want->access, device);
+		return fab_gpu_prepare(ctx, device);
+	}
 	return range_is_mapped((void *)(uintptr_t)want->addr, want->len_bytes) ? 0 : -EFAULT;
 }
 
@@ -121,6 +135,7 @@ static struct ibv_mr *mr_create(struct ibv_pd *pd, void *addr, size_t length, ui
 	int rc = fab_call_begin(ctx->port, FAB_CALL_REG_MR);
 
 	rc = rc != 0 ? rc : mr_check(ctx, &want);
+	rc = rc != 0 ? rc : mr_reach(ctx, &want);
 	if (rc != 0) {
 		goto fail;
 	}
@@ -163,17 +178,38 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	return mr_create(pd, addr, length, iova, access);
 }
 
+/*
+ * A DMA-BUF of GPU memory cannot be mapped, and nothing tells from it which memory it is. So it has
+ * to be registered under the address it has in the process, as NCCL and the plugin do, and that is
+ * taken; the descriptor must be open and its buffer long enough.
+ */
+static int dmabuf_check(uint64_t offset, size_t length, uint64_t iova, int fd)
+{
+	off_t size;
+
+	if (!fab_gpu_enabled()) {
+		return -EOPNOTSUPP; /* callers probe with it: not worth a complaint */
+	}
+	if (fcntl(fd, F_GETFD) < 0) {
+		return -EBADF;
+	}
+	size = lseek(fd, 0, SEEK_END);
+	if (size >= 0 && (offset > (uint64_t)size || length > (uint64_t)size - offset)) {
+		return -EINVAL;
+	}
+	return fab_gpu_device_of(iova, length) >= 0 ? 0 : -EINVAL;
+}
+
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access)
 {
-	(void)pd;
-	(void)offset;
-	(void)length;
-	(void)iova;
-	(void)fd;
-	(void)access;
-	errno = EOPNOTSUPP; /* callers probe with it: not worth a complaint */
-	return NULL;
+	int rc = dmabuf_check(offset, length, iova, fd);
+
+	if (rc != 0) {
+		errno = -rc;
+		return NULL;
+	}
+	return mr_create(pd, (void *)(uintptr_t)iova, length, iova, (unsigned int)access);
 }
 
 int ibv_dereg_mr(struct ibv_mr *ibv)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test/fabric/gpu.h"
 #include "test/fabric/late.h"
 #include "test/fabric/move.h"
 
@@ -37,7 +38,9 @@ static enum fab_verdict step_copy(struct fab_move *m)
 		return FAB_LOST;
 	}
 	/* Also with no bytes: the mark finds out whether the process is still there. */
-	if (m->step_bytes > 0 && fab_wr_is_read(m->wr)) {
+	if (m->step_bytes > 0 && fab_gpu_concerns(m)) {
+		copied = fab_gpu_copy(m);
+	} else if (m->step_bytes > 0 && fab_wr_is_read(m->wr)) {
 		copied = fab_copy_in(own, m->path.peer, &m->local, &m->remote, m->step_bytes);
 	} else {
 		copied = fab_copy_out(own, m->path.peer, &m->local, &m->remote, m->step_bytes,
