@@ -106,6 +106,7 @@ class Runner:
     def __init__(self, context):
         self.context = context
         self.results = {}
+        self.start = time.monotonic()
         self.lock = threading.Lock()
 
     def run_one(self, name, case):
@@ -122,18 +123,29 @@ class Runner:
         result["seconds"] = round(time.monotonic() - start, 1)
         with self.lock:
             self.results[name] = result
+            self.write()
             word = "skipped" if result.get("skipped") else "ok" if result["ok"] else "FAILED"
             print(f"{name}: {word}, {result['seconds']} s: {result['summary']}", flush=True)
             if result.get("log"):
                 print("\n".join(f"    {line}" for line in result["log"].splitlines()), flush=True)
 
     def run_all(self, cases, width):
-        for name in [name for name in cases if name in ALONE]:
-            self.run_one(name, cases[name])
         others = [name for name in cases if name not in ALONE]
         with concurrent.futures.ThreadPoolExecutor(width) as pool:
             for future in [pool.submit(self.run_one, name, cases[name]) for name in others]:
                 future.result()
+        for name in [name for name in cases if name in ALONE]:
+            self.run_one(name, cases[name])
+
+    def write(self):
+        """What there is so far: a run that is cut short leaves it."""
+        if not self.context.json:
+            return
+        ok = all(result["ok"] for result in self.results.values())
+        with open(self.context.json + ".new", "w") as stream:
+            json.dump({"ok": ok, "seconds": round(time.monotonic() - self.start, 1),
+                       "cases": self.results}, stream, indent=1)
+        os.replace(self.context.json + ".new", self.context.json)
 
 
 def print_table(table):
@@ -200,7 +212,6 @@ def main(argv):
         print(f"skipped: no nccl_matrix in {args.build}: it is built where nvcc is")
         return SKIPPED
     runner = Runner(args)
-    start = time.monotonic()
     with mps.Mps(gpu_count() == 1 and not args.no_mps) as service:
         args.mps_env = service.env
         print("ranks share the GPU " + ("at the same time (MPS)" if service.env else "in turns")
@@ -208,12 +219,8 @@ def main(argv):
         runner.run_all(chosen, max(1, args.jobs))
     print_results(runner.results, chosen)
     ok = all(result["ok"] for result in runner.results.values())
-    if args.json:
-        with open(args.json, "w") as stream:
-            json.dump({"ok": ok, "seconds": round(time.monotonic() - start, 1),
-                       "cases": runner.results}, stream, indent=1)
     print(f"\nverdict: {'every case right' if ok else 'FAILED'}, "
-          f"{time.monotonic() - start:.0f} s")
+          f"{time.monotonic() - runner.start:.0f} s")
     return 0 if ok else 1
 
 

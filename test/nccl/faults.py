@@ -33,20 +33,34 @@ KINDS = {
              f"rate,host={{h}},rail={{r}},value={RATE}", "rail slow, to 10 %"),
     "nic_death": ("nic_death,host={h},rail={r},bytes={b}", None, "NIC dies"),
 }
+FEW_BYTES = 701  # where only clear-to-send entries and acknowledgements go that way
+FLAP_MS = 1500   # it is over then
 KEEPS_PATHS = ("slow",)  # nothing to fail over from
 FAULT_ENV = {"BRAID_REJOIN_MAX_MS": "500"}
+
+
+def sends(coll, host):
+    """Whether that host sends data in the operation, its root being rank 0 on host 0."""
+    return {"broadcast": host == 0, "reduce": host == 1}.get(coll, True)
+
+
+def receives(coll, host):
+    return {"broadcast": host == 1, "reduce": host == 0}.get(coll, True)
 
 
 def fault_line(kind, comm, coll, host, rail, size, bytes_at, mend=True):
     rules, heal, _ = KINDS[kind]
     other = 1 + rail % 3
+    if (kind == "cut_tx" and not sends(coll, host)) or \
+            (kind == "cut_rx" and not receives(coll, host)):
+        bytes_at = FEW_BYTES
     names = {"h": host, "r": rail, "q": other, "b": bytes_at}
     line = (f"fault {comm} coll={coll} type=float bytes={size} root=0 label={kind}/{host} "
             f"rule={rules.format(**names)}")
     if heal and mend:
         line += f" heal={heal.format(**names)}"
     if kind == "flap":
-        line += " after=20"
+        line += f" after_ms={FLAP_MS}"
     return line
 
 
@@ -138,10 +152,13 @@ def kind_result(kind, jobs, wanted):
               "summary": f"{wrong} of {elements} elements wrong; {running} of {wanted} faults hit a "
                          f"running collective, {downs} failed over" +
                          ("; " + ", ".join(problems) if problems else "")}
+    result["faults"] = [
+        {key: i["step"].get(key) for key in ("label", "coll", "bytes", "iters", "healthy_us", "hit_us",
+                                             "after_us", "back_ms", "verdict")} |
+        {key: i[key] for key in ("running", "downs", "replayed", "notice_ms", "repair_ms", "overlap")}
+        for i in found]
     if problems:
         result["log"] = "\n".join(j.tail() for j in jobs)
-        result["steps"] = [{k: v for k, v in i["step"].items()} |
-                           {"downs": i["downs"], "overlap": i["overlap"]} for i in found]
     return result
 
 

@@ -31,6 +31,7 @@ def run_ranks(context, net, extra):
     fabricctl = os.path.join(context.build, "fabric", "fabricctl")
     for rank in range(RANKS):
         env = launch.rank_env(context.build, net, rank, RANKS, port, folder, rails=RAILS)
+        env.update(context.mps_env if net == "braid" else {})  # the others end in mid-kernel
         with open(os.path.join(folder, f"out.{rank}"), "w") as out, \
                 open(os.path.join(folder, f"err.{rank}"), "w") as err:
             procs.append(subprocess.Popen(

@@ -85,9 +85,9 @@ static int decide(struct rank *rank, int decision, int *decided)
 static int hit(struct rank *rank, struct fault *fault, const struct plan_line *line)
 {
 	struct report_sum sum;
-	uint64_t most;
-	int have_all = 0;
-	int rc = plan_number(line, "max", 20, &most);
+	uint64_t limit_ms;
+	int decided = 0;
+	int rc = plan_number(line, "max_ms", 5000, &limit_ms);
 
 	for (int i = 0; rc == 0 && i < BEFORE_COUNT; i++) {
 		rc = iterate(rank, fault, &sum);
@@ -98,13 +98,17 @@ static int hit(struct rank *rank, struct fault *fault, const struct plan_line *l
 		rc = rules_install(rank, plan_text(line, "rule", ""), fault->idxs,
 				   &fault->rule_count);
 	}
-	for (uint64_t i = 0; rc == 0 && have_all == 0 && i < most; i++) {
+	uint64_t until_ns = shared_now_ns() + limit_ms * 1000000;
+
+	while (rc == 0 && decided == 0) {
 		rc = iterate(rank, fault, &sum);
 		fault->hit_ns = sum.took_ns > fault->hit_ns ? sum.took_ns : fault->hit_ns;
-		if (rc == 0) {
-			rc = decide(rank, rank->rank == 0 && look_fired(rank, fault, &sum) ? 1 : 0,
-				    &have_all);
+		if (rc == 0 && rank->rank == 0) {
+			decided = look_fired(rank, fault, &sum) ? 1
+				  : shared_now_ns() > until_ns  ? 2
+								: 0;
 		}
+		rc = rc == 0 ? decide(rank, decided, &decided) : rc;
 	}
 	return rc;
 }
@@ -113,11 +117,20 @@ static int after(struct rank *rank, struct fault *fault, const struct plan_line 
 {
 	struct report_sum sum;
 	uint64_t count;
+	uint64_t ms;
+	int is_over = 0;
 	int rc = plan_number(line, "after", 2, &count);
 
-	for (uint64_t i = 0; rc == 0 && i < count; i++) {
+	rc = rc == 0 ? plan_number(line, "after_ms", 0, &ms) : rc;
+	uint64_t until_ns = shared_now_ns() + ms * 1000000;
+
+	for (uint64_t i = 0; rc == 0 && is_over == 0; i++) {
 		rc = iterate(rank, fault, &sum);
 		fault->after_ns = sum.took_ns;
+		if (rc == 0) {
+			rc = decide(rank, i + 1 >= count && shared_now_ns() > until_ns ? 1 : 0,
+				    &is_over);
+		}
 	}
 	return rc;
 }
@@ -187,6 +200,17 @@ static int back(struct rank *rank, struct fault *fault, const struct plan_line *
 	return rc;
 }
 
+static bool has_all_fired(const struct fault *fault)
+{
+	for (unsigned i = 0; i < fault->rule_count; i++) {
+		if (!fault->has_fired[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* A rule that has not fired would do so later, in a step that is not about it: the plan ends. */
 static int report(struct rank *rank, const struct fault *fault, const struct plan_line *line)
 {
 	bool is_ok = fault->wrong == 0;
@@ -200,7 +224,6 @@ static int report(struct rank *rank, const struct fault *fault, const struct pla
 	report_number("wrong", fault->wrong);
 	printf(",\"fired\":[");
 	for (unsigned i = 0; i < fault->rule_count; i++) {
-		is_ok = is_ok && fault->has_fired[i];
 		was_running = was_running || fault->was_running[i];
 		printf("%s{\"t_ns\":%llu,\"seen\":%llu,\"running\":%s}", i > 0 ? "," : "",
 		       (unsigned long long)fault->fired[i].t_ns,
@@ -216,10 +239,11 @@ static int report(struct rank *rank, const struct fault *fault, const struct pla
 		report_number("is_back", fault->is_back ? 1 : 0);
 		is_ok = is_ok && fault->is_back;
 	}
-	is_ok = is_ok && was_running;
+	is_ok = is_ok && was_running && has_all_fired(fault);
 	report_text("verdict", is_ok ? "ok" : "wrong");
 	report_end();
-	return report_verdict(rank, fault->wrong, is_ok);
+	report_verdict(rank, fault->wrong, is_ok);
+	return has_all_fired(fault) ? 0 : -ENODATA;
 }
 
 int verb_fault(struct rank *rank, const struct plan_line *line)
