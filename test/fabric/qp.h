@@ -149,7 +149,7 @@ static inline uint32_t fab_wr_packets(const struct fab_qp *qp, const struct fab_
 
 /** One turn of the engine on this QP. Returns when it wants the next: 0 = soon, UINT64_MAX = when
  * kicked, else CLOCK_MONOTONIC ns. Under exec. */
-uint64_t fab_qp_step(struct fab_qp *qp);
+uint64_t fab_qp_step(struct fab_qp *qp, uint64_t now_ns);
 
 /** A send's completion, if it asked for one or went wrong; moves sq_acked past it. */
 void fab_send_complete(struct fab_qp *qp, enum ibv_wc_status status);

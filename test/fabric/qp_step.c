@@ -231,10 +231,8 @@ static uint64_t step_rts(struct fab_qp *qp, uint64_t now_ns)
 	return earlier(at_ns, earlier(ack_ns, timer_due(qp)));
 }
 
-uint64_t fab_qp_step(struct fab_qp *qp)
+uint64_t fab_qp_step(struct fab_qp *qp, uint64_t now_ns)
 {
-	uint64_t now_ns = fab_now_ns();
-
 	if (fab_ctx_dead(qp->ctx)) {
 		return UINT64_MAX; /* nothing sent, acknowledged or completed any more */
 	}

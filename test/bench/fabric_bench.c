@@ -77,6 +77,24 @@ static void take(struct rig *rig, uint32_t count)
 	}
 }
 
+static double cpu_us(void)
+{
+	struct rusage used;
+
+	getrusage(RUSAGE_SELF, &used);
+	return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+	       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static void small(struct rig *rig, const char *what, enum ibv_wr_opcode opcode, uint32_t len)
+{
+	double before_us = cpu_us();
+	double s = pump(rig, 1, opcode, MESSAGES, len);
+
+	printf("%s %u B: %.0f thousand messages/s, %.2f us of CPU each\n", what, len,
+	       MESSAGES / s / 1e3, (cpu_us() - before_us) / MESSAGES);
+}
+
 static void host0(struct rig *rig)
 {
 	const uint32_t len = 1u << 20;
@@ -90,13 +108,10 @@ static void host0(struct rig *rig)
 	printf("write 1 MiB, 8 QPs: %.2f GB/s\n", (double)BYTES / s / 1e9);
 	s = pump(rig, 1, IBV_WR_RDMA_READ, BYTES / len, len);
 	printf("read 1 MiB, 1 QP: %.2f GB/s\n", (double)BYTES / s / 1e9);
-	s = pump(rig, 1, IBV_WR_RDMA_WRITE, MESSAGES, 8);
-	printf("write 8 B: %.0f thousand messages/s\n", MESSAGES / s / 1e3);
-	s = pump(rig, 1, IBV_WR_RDMA_WRITE, MESSAGES, 64);
-	printf("write 64 B: %.0f thousand messages/s\n", MESSAGES / s / 1e3);
+	small(rig, "write", IBV_WR_RDMA_WRITE, 8);
+	small(rig, "write", IBV_WR_RDMA_WRITE, 64);
 	rig_barrier(rig);
-	s = pump(rig, 1, IBV_WR_RDMA_WRITE_WITH_IMM, MESSAGES, 64);
-	printf("write with immediate 64 B: %.0f thousand messages/s\n", MESSAGES / s / 1e3);
+	small(rig, "write with immediate", IBV_WR_RDMA_WRITE_WITH_IMM, 64);
 	rig_barrier(rig);
 	s = (double)rig_now_ns();
 	for (uint32_t i = 0; i < ROUNDS; i++) {
