@@ -10,12 +10,14 @@
 enum {
 	LINES_SHOWN = 120,
 	KEY_MARKS = 256,
-	KEY_BITES
+	KEY_BITES,
+	KEY_STEPS
 };
 
 struct args {
 	uint64_t seed, run_count;
 	bool trace, need_marks, bites;
+	const char *steps_path;
 };
 
 static const struct argp_option options[] = {
@@ -25,6 +27,11 @@ static const struct argp_option options[] = {
 	{"need-marks", KEY_MARKS, NULL, 0, "fail when one of the rare situations never came up", 0},
 	{"expect-failure", KEY_BITES, NULL, 0,
 	 "for broken builds: succeed when a run fails, fail when all hold", 0},
+	{"trace-steps", KEY_STEPS, "FILE", 0,
+	 "write each step of a path to FILE: seed, end, path, state, event, new state, state of "
+	 "the "
+	 "other end, lead of the own epoch",
+	 0},
 	{0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -46,6 +53,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BITES:
 		args->bites = true;
+		return 0;
+	case KEY_STEPS:
+		args->steps_path = arg;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -132,6 +142,26 @@ static int run_all(struct sim *sim, const struct args *args)
 	return 0;
 }
 
+/* run_all() with the steps written to a file. */
+static int run_traced(struct sim *sim, const struct args *args)
+{
+	FILE *out = fopen(args->steps_path, "w");
+	int rc;
+
+	if (!out) {
+		perror(args->steps_path);
+		return 2;
+	}
+	trace_steps(sim, out);
+	rc = run_all(sim, args);
+	trace_steps(NULL, NULL);
+	if (ferror(out) | fclose(out)) {
+		perror(args->steps_path);
+		return 2;
+	}
+	return rc;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -157,7 +187,7 @@ int main(int argc, char **argv)
 	}
 	sim->trace.on = args.trace;
 	sim->trace.live = args.trace;
-	rc = run_all(sim, &args);
+	rc = args.steps_path ? run_traced(sim, &args) : run_all(sim, &args);
 	free(sim);
 	return rc;
 }
