@@ -119,7 +119,7 @@ struct frame_open {
 struct frame_path {
 	uint8_t local_rail;  /* index into the rail list of this frame's sender */
 	uint8_t remote_rail; /* index into the rail list of this frame's receiver */
-	struct qp_addr qp;   /* of this frame's sender */
+	struct qp_addr qp; /* of this frame's sender; qpn 0: not connected now, it rejoins later */
 };
 
 struct frame_opened {
@@ -135,11 +135,11 @@ struct frame_opened {
 
 struct frame_paths {
 	uint32_t path_count;
-	struct qp_addr qps[PATHS_MAX]; /* connector's, by path; qpn 0: dropped here */
+	struct qp_addr qps[PATHS_MAX]; /* connector's, by path; qpn 0: not connected */
 };
 
 struct frame_ready {
-	uint32_t path_mask; /* paths that reached RTS on both ends */
+	uint32_t path_mask; /* paths that reached RTS on both ends; the others rejoin later */
 };
 
 struct frame_refused {

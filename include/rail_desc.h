@@ -20,6 +20,7 @@ struct rail_desc {
 	uint8_t link_layer;       /* enum rail_link_layer */
 	uint8_t mtu;              /* enum ibv_mtu, active MTU */
 	uint8_t dist;             /* 0: as near as the comm's own device (active); more: standby */
+	uint8_t is_down;          /* 1: its port is not ACTIVE now; it may become so later */
 	uint16_t lid;
 	uint32_t speed_mbps;
 	uint64_t guid;   /* system image GUID, network order as the device reports it */
@@ -28,7 +29,7 @@ struct rail_desc {
 
 /** Address of a QP, all that the other end needs for RTR. Travels in OPENED and PATHS frames. */
 struct qp_addr {
-	uint32_t qpn; /* 24 bits; 0: no QP, path not available */
+	uint32_t qpn; /* 24 bits; 0: no QP, path not available yet */
 	uint32_t psn; /* 24 bits, first PSN this end sends */
 };
 

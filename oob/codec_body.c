@@ -40,6 +40,7 @@ static void body_rail(struct oob_bytes *bytes, struct rail_desc *rail)
 	oob_bytes_range8(bytes, &rail->link_layer, RAIL_LINK_INFINIBAND, RAIL_LINK_ETHERNET);
 	oob_bytes_range8(bytes, &rail->mtu, MTU_ENUM_MIN, MTU_ENUM_MAX);
 	oob_bytes_u8(bytes, &rail->dist);
+	oob_bytes_range8(bytes, &rail->is_down, 0, 1);
 	oob_bytes_u16(bytes, &rail->lid);
 	oob_bytes_u32(bytes, &rail->speed_mbps);
 	/* in network order already: bytes, not a number */

@@ -69,6 +69,12 @@ static void destroy(void *arg)
 		ib_qp_destroy(&comm->paths[i].qp);
 	}
 	comm_rings_destroy(comm);
+	while (comm->early) {
+		struct early_frame *early = comm->early;
+
+		comm->early = early->next;
+		free(early);
+	}
 	if (comm->link) {
 		oob_link_put(comm->link);
 	}

@@ -55,6 +55,12 @@ struct memory {
 	int type; /* enum nccl_ptr */
 };
 
+/** A frame for repair/ that came before the comm was READY. */
+struct early_frame {
+	struct early_frame *next;
+	struct frame frame;
+};
+
 /** One path of a comm: the verbs side. The decisions are in repair's struct repair_path. */
 struct comm_path {
 	struct comm *comm;
@@ -118,8 +124,7 @@ struct comm {
 	unsigned int rail_idx[PATHS_MAX];       /* their index in the process's table */
 	unsigned int path_count;
 	struct comm_path paths[PATHS_MAX];
-	unsigned int ready_count; /* paths that were up when the comm became READY */
-	uint64_t peer_comm;       /* lock until READY; 0: not known yet */
+	uint64_t peer_comm; /* lock until READY; 0: not known yet */
 	char peer_dev[RAIL_NAME_MAX];
 
 	struct comm_rings rings;
@@ -136,6 +141,9 @@ struct comm {
 
 	struct frame setup_frame; /* the frame that setup_job works on */
 	struct worker_job setup_job;
+	/* sender; lock: frames that overtook the job of READY, oldest first */
+	struct early_frame *early;
+	unsigned int early_count;
 	/* receiver, during the handshake; holds a reference; listen.c's lock once in its queue */
 	struct listener *listener;
 	struct comm *accept_next;  /* in the listener's queue */
@@ -177,7 +185,8 @@ const char *comm_peer_name(const struct comm *comm);
 int comm_rings_create(struct comm *comm);
 void comm_rings_destroy(struct comm *comm);
 
-/* plugin/nearness.c: fill rail_descs and rail_idx, nearest to the comm's device first */
+/* plugin/nearness.c: fill rail_descs and rail_idx, nearest to the comm's device first; those that
+ * are down come last. -ENETDOWN when none is up. */
 int comm_list_rails(struct comm *comm);
 
 /* plugin/setup.c: a QP as this end of the comm needs it, in INIT. Worker only. 0 or -errno. */
@@ -192,6 +201,9 @@ void comm_progress(struct comm *comm, uint64_t now_ns);                     /* l
 void comm_poll_path(struct comm *comm, unsigned int path, uint64_t now_ns); /* lock held */
 /** errno for NCCL of a failed comm: -EREMOTEIO and the like; 0 while it lives. Lock held. */
 int comm_error(const struct comm *comm);
+
+/* plugin/watch.c: a frame of the peer for repair/, the comm is READY; lock held */
+void comm_take_frame(struct comm *comm, const struct frame *frame, uint64_t now_ns);
 
 /* plugin/incident.c: lock held; what is told waits for comm_unlock() */
 void comm_report(struct comm *comm, const struct repair_report *report);

@@ -36,7 +36,13 @@ struct lists {
 	const struct rail_desc *local, *remote;
 	unsigned int local_count, remote_count;
 	uint32_t local_used, remote_used;
+	bool takes_down; /* rails that are down as well */
 };
+
+static bool is_free(const struct rail_desc *rails, uint32_t used, unsigned int i, bool takes_down)
+{
+	return !(used >> i & 1) && (takes_down || !rails[i].is_down);
+}
 
 static bool best_pair(const struct lists *lists, bool cross_subnet, struct rail_pair *out)
 {
@@ -46,7 +52,8 @@ static bool best_pair(const struct lists *lists, bool cross_subnet, struct rail_
 		for (unsigned int j = 0; j < lists->remote_count; j++) {
 			int c;
 
-			if (lists->local_used >> i & 1 || lists->remote_used >> j & 1) {
+			if (!is_free(lists->local, lists->local_used, i, lists->takes_down) ||
+			    !is_free(lists->remote, lists->remote_used, j, lists->takes_down)) {
 				continue;
 			}
 			c = cost(&lists->local[i], &lists->remote[j], cross_subnet);
@@ -61,6 +68,20 @@ static bool best_pair(const struct lists *lists, bool cross_subnet, struct rail_
 	return best >= 0;
 }
 
+/* Stable: of the same distance, those that are up stay in front. */
+static void sort_by_dist(struct rail_pair *pairs, unsigned int count)
+{
+	for (unsigned int i = 1; i < count; i++) {
+		struct rail_pair pair = pairs[i];
+		unsigned int at = i;
+
+		for (; at > 0 && pairs[at - 1].dist > pair.dist; at--) {
+			pairs[at] = pairs[at - 1];
+		}
+		pairs[at] = pair;
+	}
+}
+
 unsigned int rail_pair_all(const struct rail_desc *local, unsigned int local_count,
 			   const struct rail_desc *remote, unsigned int remote_count,
 			   struct rail_pair *pairs, unsigned int max)
@@ -69,15 +90,23 @@ unsigned int rail_pair_all(const struct rail_desc *local, unsigned int local_cou
 			      .remote = remote,
 			      .local_count = local_count,
 			      .remote_count = remote_count};
-	struct rail_pair probe;
-	bool cross_subnet = !best_pair(&lists, false, &probe);
+	struct rail_pair pair;
+	bool cross_subnet = !best_pair(&lists, false, &pair);
 	unsigned int count = 0;
 
-	/* Cheapest first, so the result comes out sorted by dist. */
-	while (count < max && count < PATHS_MAX && best_pair(&lists, cross_subnet, &pairs[count])) {
-		lists.local_used |= 1u << pairs[count].local;
-		lists.remote_used |= 1u << pairs[count].remote;
-		count++;
+	while (count < max && count < PATHS_MAX) {
+		if (!best_pair(&lists, cross_subnet, &pair)) {
+			if (lists.takes_down) {
+				break;
+			}
+			lists.takes_down = true;
+			continue;
+		}
+		pair.is_down = local[pair.local].is_down || remote[pair.remote].is_down;
+		lists.local_used |= 1u << pair.local;
+		lists.remote_used |= 1u << pair.remote;
+		pairs[count++] = pair;
 	}
+	sort_by_dist(pairs, count);
 	return count;
 }

@@ -68,9 +68,11 @@ static void describe_rails(const struct comm *comm, char dev[RAIL_NAME_MAX], uin
 	memcpy(rails, comm->rail_descs, sizeof(comm->rail_descs));
 }
 
-/* A rail on which the rings could not be registered can't be part of this comm. */
+/* A rail on which the rings could not be registered can't be part of this comm, nor can one without
+ * a thread: a fence could not be queued. */
 static int get_rings(struct comm *comm)
 {
+	struct worker **workers = runtime_instance()->rail_workers;
 	unsigned int kept = 0;
 	int rc = comm_rings_create(comm);
 
@@ -78,7 +80,8 @@ static int get_rings(struct comm *comm)
 		return rc;
 	}
 	for (unsigned int i = 0; i < comm->rail_count; i++) {
-		if (comm->rings.mr->rail_mask >> comm->rail_idx[i] & 1) {
+		if ((comm->rings.mr->rail_mask >> comm->rail_idx[i] & 1) &&
+		    worker_start(workers[comm->rail_idx[i]]) == 0) {
 			comm->rail_descs[kept] = comm->rail_descs[i];
 			comm->rail_idx[kept++] = comm->rail_idx[i];
 		}
@@ -138,20 +141,22 @@ int comm_create_qp(const struct comm *comm, struct ib_rail *rail, struct ib_qp *
 	return ib_qp_create(rail, &opts, out);
 }
 
-static int create_path(struct comm *comm, unsigned int local, const struct rail_desc *peer)
+/* The next path, with a QP if both rails are up. Without one it rejoins later. */
+static struct comm_path *create_path(struct comm *comm, unsigned int local,
+				     const struct rail_desc *peer, bool wants_qp)
 {
 	struct runtime *rt = runtime_instance();
 	unsigned int rail_idx = comm->rail_idx[local];
 	struct comm_path *path = &comm->paths[comm->path_count];
-	int rc;
+	int rc = 0;
 
 	*path = (struct comm_path){.comm = comm,
 				   .idx = comm->path_count,
 				   .rail = &rt->rails->rails[rail_idx],
 				   .peer_rail = *peer,
 				   .traffic_class = comm->traffic_class};
-	rc = worker_start(rt->rail_workers[rail_idx]); /* so that a fence can always be queued */
-	if (!rc) {
+	comm->path_count++;
+	if (wants_qp) {
 		rc = comm_create_qp(comm, path->rail, &path->qp);
 	}
 	if (rc) {
@@ -159,10 +164,10 @@ static int create_path(struct comm *comm, unsigned int local, const struct rail_
 			 comm_peer_name(comm), peer->name, strerror(-rc));
 		path->qp = (struct ib_qp){0};
 	}
-	return rc;
+	return path;
 }
 
-/* Acceptor: pair the rails, a QP for each pair; a pair that gets none is dropped. */
+/* Acceptor: pair the rails, a QP for each pair that is up; a pair that gets none rejoins later. */
 static void create_pairs(struct comm *comm, const struct frame_open *open, struct frame_opened *out)
 {
 	struct rail_pair pairs[PATHS_MAX];
@@ -171,20 +176,17 @@ static void create_pairs(struct comm *comm, const struct frame_open *open, struc
 	count = rail_pair_all(comm->rail_descs, comm->rail_count, open->rails, open->rail_count,
 			      pairs, (unsigned int)runtime_instance()->cfg.paths_max_count);
 	for (unsigned int i = 0; i < count; i++) {
-		struct comm_path *path = &comm->paths[comm->path_count];
+		struct comm_path *path = create_path(
+			comm, pairs[i].local, &open->rails[pairs[i].remote], !pairs[i].is_down);
 
-		if (create_path(comm, pairs[i].local, &open->rails[pairs[i].remote])) {
-			continue;
-		}
 		path->cts_rkey = open->cts.rkeys[pairs[i].remote];
 		path->ack_rkey = open->acks.rkeys[pairs[i].remote];
 		path->probe_rkey = open->probes.rkeys[pairs[i].remote];
-		out->paths[comm->path_count] = (struct frame_path){
+		out->paths[i] = (struct frame_path){
 			.local_rail = pairs[i].local,
 			.remote_rail = pairs[i].remote,
 			.qp = {.qpn = path->qp.qpn, .psn = path->qp.psn},
 		};
-		comm->path_count++;
 	}
 	out->path_count = comm->path_count;
 }
@@ -251,14 +253,14 @@ static void drop_path(struct comm *comm, unsigned int p, const char *what, int r
 	struct comm_path *path = &comm->paths[p];
 
 	if (rc) {
-		LOG_WARN("%s: path to %s %s is left out: %s: %s", path->rail->label,
+		LOG_WARN("%s: no path to %s %s for now: %s: %s", path->rail->label,
 			 comm_peer_name(comm), path->peer_rail.name, what, strerror(-rc));
 	}
 	ib_qp_destroy(&path->qp);
 	path->qp = (struct ib_qp){0};
 }
 
-/* Connector: make the paths the acceptor chose; one that can't be connected is dropped. */
+/* Connector: make the paths the acceptor chose; one that can't be connected rejoins later. */
 static void connect_pairs(struct comm *comm, const struct frame_opened *opened,
 			  struct frame_paths *out)
 {
@@ -266,16 +268,15 @@ static void connect_pairs(struct comm *comm, const struct frame_opened *opened,
 
 	for (unsigned int i = 0; i < opened->path_count; i++) {
 		const struct frame_path *theirs = &opened->paths[i];
-		struct comm_path *path = &comm->paths[i];
-		int rc;
+		struct comm_path *path =
+			create_path(comm, theirs->remote_rail, &opened->rails[theirs->local_rail],
+				    theirs->qp.qpn != 0);
 
-		rc = create_path(comm, theirs->remote_rail, &opened->rails[theirs->local_rail]);
 		path->record_rkey = opened->records.rkeys[theirs->local_rail];
 		path->probe_rkey = opened->probes.rkeys[theirs->local_rail];
-		comm->path_count++;
-		if (!rc) {
-			rc = ib_qp_connect(&path->qp, &path->peer_rail, &theirs->qp, &rt->cfg,
-					   comm->traffic_class);
+		if (path->qp.qp) {
+			int rc = ib_qp_connect(&path->qp, &path->peer_rail, &theirs->qp, &rt->cfg,
+					       comm->traffic_class);
 			if (rc) {
 				drop_path(comm, i, "cannot connect", rc);
 			}
@@ -330,7 +331,8 @@ out:
 	comm_put(comm);
 }
 
-static unsigned int count_active(const struct comm *comm, uint32_t mask)
+/* Also those that are not there yet: they are in front, and others take their place meanwhile. */
+static unsigned int count_active(const struct comm *comm)
 {
 	unsigned int near = 0;
 
@@ -342,7 +344,7 @@ static unsigned int count_active(const struct comm *comm, uint32_t mask)
 				local_dist = comm->rail_descs[r].dist;
 			}
 		}
-		near += (mask >> i & 1) && local_dist == 0 && comm->paths[i].peer_rail.dist == 0;
+		near += local_dist == 0 && comm->paths[i].peer_rail.dist == 0;
 	}
 	return near ? near : 1;
 }
@@ -381,30 +383,37 @@ static void init_end(struct comm *comm)
 static bool become_ready(struct comm *comm, uint32_t mask)
 {
 	uint64_t now_ns = clock_mono_ns();
+	unsigned int up_count = 0;
 	bool ready;
 
 	pthread_mutex_lock(&comm->lock);
 	ready = comm->state == COMM_OPENING;
 	if (ready) {
 		init_end(comm);
-		comm->end.active_count = count_active(comm, mask);
+		comm->end.active_count = count_active(comm);
 		for (unsigned int i = 0; i < comm->path_count; i++) {
+			uint32_t weight = path_weight(&comm->paths[i]);
+
 			if (mask >> i & 1) {
-				repair_end_ready(&comm->end, i, path_weight(&comm->paths[i]),
-						 now_ns);
+				repair_end_ready(&comm->end, i, weight, now_ns);
+			} else {
+				repair_end_absent(&comm->end, i, weight, now_ns);
 			}
 		}
-		comm->ready_count = repair_end_up_count(&comm->end);
+		up_count = repair_end_up_count(&comm->end);
 		comm->state = COMM_READY;
+		for (const struct early_frame *early = comm->early; early; early = early->next) {
+			comm_take_frame(comm, &early->frame, now_ns);
+		}
 	}
 	comm_unlock(comm);
 	if (ready) {
-		LOG_INFO("%s %s dev %s: %u paths, %u active, first %s to %s, peer's device %s, "
-			 "%llu us",
+		LOG_INFO("%s %s dev %s: %u of %u paths, %u active, first %s to %s, peer's device "
+			 "%s, %llu us",
 			 comm->role == COMM_SENDER ? "connected to" : "accepted from",
 			 comm_peer_name(comm), runtime_instance()->rails->rails[comm->dev].name,
-			 comm->ready_count, comm->end.active_count, comm->paths[0].rail->label,
-			 comm->paths[0].peer_rail.name, comm->peer_dev,
+			 up_count, comm->path_count, comm->end.active_count,
+			 comm->paths[0].rail->label, comm->paths[0].peer_rail.name, comm->peer_dev,
 			 (unsigned long long)(now_ns - comm->opened_ns) / 1000);
 	}
 	return ready;
@@ -422,7 +431,10 @@ static void paths_job(void *arg)
 		int rc;
 
 		if (i >= paths->path_count || paths->qps[i].qpn == 0) {
-			drop_path(comm, i, "dropped by the peer", 0);
+			drop_path(comm, i, "not connected at the peer", 0);
+			continue;
+		}
+		if (!comm->paths[i].qp.qp) {
 			continue;
 		}
 		rc = ib_qp_connect(&comm->paths[i].qp, &comm->paths[i].peer_rail, &paths->qps[i],
@@ -454,7 +466,7 @@ static void ready_job(void *arg)
 
 	for (unsigned int i = 0; i < comm->path_count; i++) {
 		if (comm->paths[i].qp.qp && !(mask >> i & 1)) {
-			drop_path(comm, i, "dropped by the peer", 0);
+			drop_path(comm, i, "not connected at the peer", 0);
 		}
 		if (!comm->paths[i].qp.qp) {
 			mask &= ~(1u << i);

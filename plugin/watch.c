@@ -9,11 +9,16 @@
 #include "repair/rejoin.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Everything that reaches comms from outside: frames, links, device events, time. Loop thread. */
 
-static void take_frame(struct comm *comm, const struct frame *frame, uint64_t now_ns)
+enum {
+	EARLY_MAX = 4 * PATHS_MAX /* a path has not more to say before this end answers */
+};
+
+void comm_take_frame(struct comm *comm, const struct frame *frame, uint64_t now_ns)
 {
 	switch ((int)frame->type) {
 	case FRAME_FENCE:
@@ -39,6 +44,29 @@ static void take_frame(struct comm *comm, const struct frame *frame, uint64_t no
 	}
 }
 
+/*
+ * The acceptor is READY first, and what it has to say may be here before the job that makes this
+ * end READY has run. It must not be lost: it is taken then. Lock held.
+ */
+static void keep_early(struct comm *comm, const struct frame *frame)
+{
+	struct early_frame **at, *early;
+
+	if (comm->role != COMM_SENDER || frame->type == FRAME_CLOSE) {
+		return;
+	}
+	early = comm->early_count < EARLY_MAX ? malloc(sizeof(*early)) : NULL;
+	if (!early) {
+		comm_fail_setup(comm, -ENOMEM, "too many frames before READY");
+		return;
+	}
+	*early = (struct early_frame){.frame = *frame};
+	for (at = &comm->early; *at; at = &(*at)->next) {
+	}
+	*at = early;
+	comm->early_count++;
+}
+
 static void on_end_frame(struct comm *comm, const struct frame *frame)
 {
 	uint64_t now_ns;
@@ -46,8 +74,10 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 	pthread_mutex_lock(&comm->lock);
 	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
-		take_frame(comm, frame, now_ns);
+		comm_take_frame(comm, frame, now_ns);
 		comm_progress(comm, now_ns);
+	} else if (comm->state == COMM_OPENING) {
+		keep_early(comm, frame);
 	}
 	comm_unlock(comm);
 }

@@ -35,6 +35,21 @@ void repair_end_ready(struct repair_end *end, unsigned int p, uint32_t weight, u
 	end->role->pump(end);
 }
 
+void repair_end_absent(struct repair_end *end, unsigned int p, uint32_t weight, uint64_t now_ns)
+{
+	struct repair_path *path = &end->paths[p];
+
+	ASSERT(p < end->path_count && path->state == PATH_PARKED);
+	ASSERT(weight > 0);
+	repair_end_at(end, now_ns);
+	path->weight = weight;
+	path->epoch = 1;
+	path->down_ns = now_ns;
+	path->down_cause = CAUSE_NOT_CONNECTED;
+	fence_event(end, p, PATH_EV_FAULT, NULL);
+	rejoin_begin(end, p);
+}
+
 uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int p, enum wr_kind kind)
 {
 	const struct repair_path *path = &end->paths[p];

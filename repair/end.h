@@ -37,11 +37,12 @@ struct repair_piece {
 };
 
 enum repair_report_kind {
-	REPAIR_REPORT_FAULT,      /* a path was given up; cause, who saw it */
-	REPAIR_REPORT_DOWN,       /* both ends fenced, the rest handed over */
-	REPAIR_REPORT_NO_PATH,    /* the last path is gone, holding */
-	REPAIR_REPORT_FAILED,     /* the comm failed for good */
-	REPAIR_REPORT_BACK,       /* a path carries traffic again; took_ns: since its fault */
+	REPAIR_REPORT_FAULT,   /* a path was given up; cause, who saw it */
+	REPAIR_REPORT_DOWN,    /* both ends fenced, the rest handed over */
+	REPAIR_REPORT_NO_PATH, /* the last path is gone, holding */
+	REPAIR_REPORT_FAILED,  /* the comm failed for good */
+	/* a path carries traffic again, or at last; took_ns: since its fault, or the beginning */
+	REPAIR_REPORT_BACK,
 	REPAIR_REPORT_STILL_DOWN, /* an attempt to rejoin failed */
 };
 
@@ -165,6 +166,9 @@ static inline void repair_end_at(struct repair_end *end, uint64_t now_ns)
 
 /** Path p is up on both ends with epoch 1. Weight > 0. The receiver posts its receives here. */
 void repair_end_ready(struct repair_end *end, unsigned int path, uint32_t weight, uint64_t now_ns);
+
+/** Path p could not be connected, as both ends know: DOWN with epoch 1, and it tries to rejoin. */
+void repair_end_absent(struct repair_end *end, unsigned int path, uint32_t weight, uint64_t now_ns);
 
 /** One completion of a path's CQ. */
 void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, uint64_t now_ns);

@@ -82,7 +82,7 @@ static void resume(struct repair_end *end, unsigned int p)
 	struct repair_path *path = &end->paths[p];
 
 	rejoin_went_up(end, p);
-	if (path->epoch > 1) {
+	if (path->down_ns) {
 		end->ops->report(end->ctx,
 				 &(struct repair_report){.kind = REPAIR_REPORT_BACK,
 							 .path = p,

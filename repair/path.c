@@ -13,7 +13,8 @@
  * I1  New work is posted in UP only; in PROBING a probe and, at the receiver, receives. (P4)
  * I2  In FENCED and DOWN every send item and every receive posted on the path is back: no WR of
  *     the epoch can read or write memory at this end any more.              (P2, P4)
- * I3  DOWN is entered only when both ends have fenced: replay starts there. (P4)
+ * I3  DOWN is entered only when both ends have fenced: replay starts there. (P4) A path that was
+ *     never connected has nothing to fence: both ends know from READY's mask.
  * I4  The epoch is raised at DOWN and nowhere else, so a frame of an older epoch is stale.
  *
  * What may be relied on:
@@ -30,7 +31,8 @@ static const struct path_step table[PATH_STATE_COUNT][PATH_EVENT_COUNT] =
 		[PATH_PARKED] =
 			{
 				[PATH_EV_READY] = {true, PATH_UP, PATH_ACT_RESUME},
-				[PATH_EV_FAULT] = {true, PATH_PARKED, PATH_ACT_NONE},
+				/* could not be connected when the comm opened */
+				[PATH_EV_FAULT] = {true, PATH_DOWN, PATH_ACT_NONE},
 			},
 		[PATH_UP] =
 			{

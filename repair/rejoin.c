@@ -51,6 +51,11 @@ static void schedule(struct repair_end *end, unsigned int p)
 	end->paths[p].rejoin.try_ns = end->now_ns + delay_ns(end, p);
 }
 
+void rejoin_begin(struct repair_end *end, unsigned int p)
+{
+	schedule(end, p);
+}
+
 static void step_back(struct repair_end *end, unsigned int p)
 {
 	struct rejoin_state *rejoin = &end->paths[p].rejoin;

@@ -48,6 +48,8 @@ void repair_rejoin_on_frame(struct repair_end *end, const struct frame *frame, u
 void repair_rejoin_hint(struct repair_end *end, unsigned int path, uint64_t now_ns);
 
 /* For end.c and fence.c. */
+/** A path that begins DOWN. */
+void rejoin_begin(struct repair_end *end, unsigned int path);
 void rejoin_begin_probe(struct repair_end *end, unsigned int path);
 void rejoin_probe_placed(struct repair_end *end, unsigned int path);
 void rejoin_went_down(struct repair_end *end, unsigned int path);

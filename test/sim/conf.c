@@ -240,6 +240,9 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	} else if (rng_chance(&rng, 20)) {
 		draw_held(c, &rng);
 	}
+	if (c->heals && c->goal == GOAL_FINISH && rng_chance(&rng, 150)) {
+		c->absent_mask = c->dies_mask & rng_below(&rng, 1u << c->path_count);
+	}
 	c->odd_is_cut = rng_chance(&rng, 500);
 	c->odd_side = (uint8_t)rng_below(&rng, 2);
 	c->odd_path = (uint8_t)(c->dies_mask ? __builtin_ctz(c->dies_mask) : 0);

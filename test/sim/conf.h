@@ -105,6 +105,7 @@ struct sim_conf {
 	uint8_t odd_path, odd_side; /* GOAL_UNFENCED: whose fence is refused */
 	bool odd_is_cut;            /* the reset is refused, not the move to ERR */
 	uint32_t dies_mask;         /* paths that faults may take away */
+	uint32_t absent_mask;       /* of them: not connected from the start */
 	unsigned int fault_count;
 	struct fault faults[SIM_FAULTS_MAX];
 };

@@ -186,7 +186,8 @@ static void strike_host(struct sim *sim, const struct fault *f)
 	struct host *host = &sim->hosts[f->side];
 	uint64_t until = sim->now_ns + (f->draw % (f->draw & 1 ? 500 : 5) + 1) * MS;
 
-	if (f->kind == FAULT_STOP && (f->draw >> 16) % 64 == 0) {
+	/* A requester that never gives up would fill the simulator's memory in that time. */
+	if (f->kind == FAULT_STOP && (f->draw >> 16) % 64 == 0 && sim->conf.retry_count) {
 		until = sim->now_ns + 60000ull * MS;
 		SIM_MARK(sim, STOPPED_LONG);
 	}

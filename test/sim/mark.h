@@ -60,6 +60,8 @@
 	X(HINTED, "the software heard that a port is up")                                          \
 	X(OLD_QP_DROPPED, "a packet for a QP that is no more")                                     \
 	X(GARBLED, "a probe arrived, but not as it was sent")                                      \
+	X(ABSENT, "a path that was not connected at first")                                        \
+	X(ABSENT_BACK, "such a path carried data")                                                 \
 	X(LINK_LOST, "a frame waited for the link to come back")                                   \
 	X(LINK_FULL, "the link took no frame")                                                     \
 	X(TOLD_LATE, "a frame left that the link had refused before")                              \

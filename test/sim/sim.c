@@ -113,11 +113,18 @@ static void set_up(struct sim *sim, uint64_t seed)
 		end->path_count = conf->path_count;
 		end->active_count = conf->active_count;
 		for (unsigned int p = 0; p < conf->path_count; p++) {
-			repair_end_ready(end, p, conf->weight[p], sim->now_ns);
+			if (conf->absent_mask >> p & 1) {
+				repair_end_absent(end, p, conf->weight[p], sim->now_ns);
+			} else {
+				repair_end_ready(end, p, conf->weight[p], sim->now_ns);
+			}
 		}
 	}
 	if (conf->path_count > 8) {
 		SIM_MARK(sim, TWO_LINES);
+	}
+	if (conf->absent_mask) {
+		SIM_MARK(sim, ABSENT);
 	}
 }
 

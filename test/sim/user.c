@@ -308,6 +308,9 @@ void user_on_post(struct sim *sim, const struct repair_piece *piece)
 	if (sim->tx.end.paths[piece->path].epoch > 1) {
 		SIM_MARK(sim, DATA_AFTER_BACK);
 	}
+	if (sim->conf.absent_mask >> piece->path & 1) {
+		SIM_MARK(sim, ABSENT_BACK);
+	}
 	if (user->posts[slot][i]++ > 0) {
 		SIM_MARK(sim, REPLAY);
 		if (user->posts[slot][i] > 2) {

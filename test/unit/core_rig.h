@@ -61,6 +61,19 @@ static inline int rig_end(void **state)
 	return tree_end();
 }
 
+/** Install a fault rule of the fabric; without a trigger it has fired on return. */
+static inline void rig_fault(const char *rule)
+{
+	char exe[PATH_MAX / 2], line[2 * PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	assert_true(len > 0);
+	exe[len] = '\0';
+	(void)snprintf(line, sizeof(line), "%s/../../fabric/fabricctl --dir %s fault '%s'",
+		       dirname(exe), tree_root, rule);
+	assert_int_equal(system(line), 0);
+}
+
 static inline unsigned int rig_ms_since(uint64_t start_ns)
 {
 	return (unsigned int)((clock_mono_ns() - start_ns) / NS_PER_MS);

@@ -165,18 +165,6 @@ static void test_abort(void **state)
 	assert_int_equal(rig_threads(), 0);
 }
 
-static void add_fault(const char *rule)
-{
-	char exe[PATH_MAX / 2], line[2 * PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-	assert_true(len > 0);
-	exe[len] = '\0';
-	(void)snprintf(line, sizeof(line), "%s/../../fabric/fabricctl --dir %s fault '%s'",
-		       dirname(exe), tree_root, rule);
-	assert_int_equal(system(line), 0);
-}
-
 static sem_t stopped, go;
 
 static void stop_loop(void *arg)
@@ -226,7 +214,7 @@ static void test_flush_on_dying_rail(void **state)
 	assert_int_equal(sem_init(&go, 0, 0), 0);
 	assert_int_equal(oob_loop_post(runtime_instance()->loop, stop_loop, NULL), 0);
 	assert_int_equal(sem_wait(&stopped), 0);
-	add_fault("nic_death host=0 rail=1");
+	rig_fault("nic_death host=0 rail=1");
 	flush = post_flush(&keys);
 	sem_post(&go);
 	finish_flush(flush);

@@ -8,6 +8,7 @@
 #include "core_rig.h"
 #include "plugin/comm.h"
 #include "plugin/listen.h"
+#include "plugin/runtime.h"
 #include "plugin/setup.h"
 
 #include <arpa/inet.h>
@@ -241,6 +242,54 @@ static void test_closed_by_the_peer(void **state)
 	assert_int_equal(outcome(), -ECONNABORTED);
 }
 
+/* The acceptor, READY first, fences a path at once: that must not be lost on the way. */
+static void test_before_ready(void **state)
+{
+	struct frame frame;
+
+	(void)state;
+	begin();
+	frame = opened();
+	setup_on_frame(comm, &frame);
+	assert_int_equal(settle(), FRAME_READY);
+	frame = (struct frame){.type = FRAME_FENCE, .dst_comm = comm->id};
+	frame.fence = (struct frame_fence){.path = 1, .cause = CAUSE_PORT_DOWN, .epoch = 1};
+	watch_link_handlers.frame(NULL, comm->link, &frame);
+	frame = (struct frame){.type = FRAME_READY, .dst_comm = comm->id};
+	frame.ready.path_mask = 3;
+	setup_on_frame(comm, &frame);
+	assert_int_equal(settle(), FRAME_TYPE_COUNT);
+	pthread_mutex_lock(&comm->lock);
+	assert_int_equal(comm->state, COMM_READY);
+	assert_int_equal(comm->end.paths[0].state, PATH_UP);
+	assert_int_not_equal(comm->end.paths[1].state, PATH_UP);
+	assert_int_equal(comm->end.paths[1].cause, CAUSE_PORT_DOWN);
+	pthread_mutex_unlock(&comm->lock);
+	comm_put(comm);
+	assert_int_equal(plugin_connect(0, -1, pair.handle, &pair.send), 0);
+	plugin_close_send(pair.send);
+	plugin_close_listen(pair.listen);
+	plugin_finalize();
+	assert_int_equal(rig_threads(), 0);
+}
+
+/* A peer that never stops talking before it is READY. */
+static void test_flood_before_ready(void **state)
+{
+	struct frame frame;
+
+	(void)state;
+	begin();
+	frame = (struct frame){.type = FRAME_FENCE, .dst_comm = comm->id};
+	frame.fence.epoch = 1;
+	for (unsigned int i = 0; i < 1000; i++) {
+		watch_link_handlers.frame(NULL, comm->link, &frame);
+	}
+	assert_int_equal(comm->early_count, 4 * PATHS_MAX);
+	assert_int_equal(settle(), FRAME_TYPE_COUNT);
+	assert_int_equal(outcome(), -ENOMEM);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +301,8 @@ int main(void)
 		cmocka_unit_test(test_ready_of_nothing),
 		cmocka_unit_test(test_refused_without_error),
 		cmocka_unit_test(test_closed_by_the_peer),
+		cmocka_unit_test(test_before_ready),
+		cmocka_unit_test(test_flood_before_ready),
 	};
 
 	return cmocka_run_group_tests(tests, rig_begin, rig_end);

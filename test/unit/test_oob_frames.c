@@ -58,6 +58,7 @@ static void rail_fill(struct rail_desc *rail)
 	rail->link_layer = rnd() % 2 == 0 ? RAIL_LINK_INFINIBAND : RAIL_LINK_ETHERNET;
 	rail->mtu = (uint8_t)(1 + rnd() % 5);
 	rail->dist = (uint8_t)rnd();
+	rail->is_down = rnd() & 1;
 	rail->lid = (uint16_t)rnd();
 	rail->speed_mbps = (uint32_t)rnd();
 	rail->guid = rnd();

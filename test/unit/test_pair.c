@@ -152,6 +152,46 @@ static void test_max_is_kept_and_rails_used_once(void **state)
 	assert_int_equal(rail_pair_all(local, 0, remote, 3, pairs, PATHS_MAX), 0);
 }
 
+/* What is up goes together first, and what is down waits in its place by distance. */
+static void test_down_comes_last(void **state)
+{
+	struct rail_desc local[] = {ib_rail(0, 1, 0, 400000), ib_rail(1, 1, 1, 400000),
+				    ib_rail(2, 1, 0, 400000)};
+	struct rail_desc remote[] = {ib_rail(0, 1, 0, 400000), ib_rail(1, 1, 1, 400000),
+				     ib_rail(2, 1, 0, 400000)};
+	struct rail_pair pairs[PATHS_MAX];
+
+	(void)state;
+	local[0].is_down = 1;
+	remote[2].is_down = 1;
+	assert_int_equal(rail_pair_all(local, 3, remote, 3, pairs, PATHS_MAX), 3);
+	assert_int_equal(pairs[0].local, 2);
+	assert_int_equal(pairs[0].remote, 0);
+	assert_int_equal(pairs[0].is_down, 0);
+	assert_int_equal(pairs[1].local, 0);
+	assert_int_equal(pairs[1].remote, 2);
+	assert_int_equal(pairs[1].is_down, 1);
+	assert_int_equal(pairs[1].dist, 0);
+	assert_int_equal(pairs[2].local, 1);
+	assert_int_equal(pairs[2].dist, 1);
+	assert_int_equal(pairs[2].is_down, 0);
+}
+
+/* A subnet in common counts only where packets can go: else the pairs cross subnets, as without the
+ * rails that are down. */
+static void test_down_is_no_subnet(void **state)
+{
+	struct rail_desc local[] = {ib_rail(0, 1, 0, 400000), ib_rail(1, 2, 0, 400000)};
+	struct rail_desc remote[] = {ib_rail(0, 2, 0, 400000)};
+	struct rail_pair pairs[PATHS_MAX];
+
+	(void)state;
+	local[1].is_down = 1;
+	assert_int_equal(rail_pair_all(local, 2, remote, 1, pairs, PATHS_MAX), 1);
+	assert_int_equal(pairs[0].local, 0);
+	assert_int_equal(pairs[0].is_down, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +203,8 @@ int main(void)
 		cmocka_unit_test(test_nearness_sorts),
 		cmocka_unit_test(test_equal_speeds_meet),
 		cmocka_unit_test(test_max_is_kept_and_rails_used_once),
+		cmocka_unit_test(test_down_comes_last),
+		cmocka_unit_test(test_down_is_no_subnet),
 	};
 
 	return cmocka_run_group_tests_name("pair", tests, NULL, NULL);
