@@ -79,10 +79,15 @@ static const char *fill_port(const struct discovery *d, const struct device_scan
 	const char *why = ib_port_read(&port, d->cfg, NULL, &state);
 
 	if (why == NULL) {
-		ib_gid_warn(&port, d->cfg, &state.picked);
+		if (state.inactive == NULL) {
+			ib_gid_warn(&port, d->cfg, &state.picked);
+		}
+		atomic_init(&rail->port_up, state.inactive == NULL);
+		atomic_init(&rail->is_read, state.inactive == NULL);
+		atomic_init(&rail->out_why, state.inactive);
 		rail->addr = state.addr;
 		rail->link_layer = state.link_layer;
-		rail->speed_mbps = state.speed_mbps;
+		atomic_init(&rail->speed_mbps, state.speed_mbps);
 		rail->pkey_index = state.pkey_index;
 	}
 	return why;
@@ -93,7 +98,6 @@ static void fill_device(const struct discovery *d, const struct device_scan *dev
 {
 	(void)snprintf(rail->name, sizeof(rail->name), "%s", dev->name);
 	(void)snprintf(rail->label, sizeof(rail->label), "%s:%u", dev->name, rail->port);
-	rail->idx = d->rails->count;
 	rail->rails = d->rails;
 	rail->guid = dev->attr.sys_image_guid;
 	rail->max_qp = (uint32_t)dev->attr.max_qp;
@@ -101,7 +105,6 @@ static void fill_device(const struct discovery *d, const struct device_scan *dev
 	rail->max_cqe = (uint32_t)dev->attr.max_cqe;
 	rail->relaxed_ordering = d->cfg->ib_relaxed_ordering != 0 && ib_verbs_has_iova2();
 	rail->ctx = dev->ctx;
-	atomic_init(&rail->port_up, true);
 	atomic_init(&rail->device_fatal, false);
 	atomic_init(&rail->ptr_support, 0);
 }
@@ -131,7 +134,7 @@ static void discover_port(struct discovery *d, struct device_scan *dev, uint8_t 
 		return;
 	}
 	d->passed_count++;
-	if (d->rails->count == RAILS_MAX) {
+	if (d->rails->count + d->hidden_count == RAILS_MAX) {
 		left_out(dev, port, "more ports than Braid uses");
 		return;
 	}
@@ -158,7 +161,14 @@ static void discover_port(struct discovery *d, struct device_scan *dev, uint8_t 
 		left_out(dev, port, why);
 		return;
 	}
-	d->rails->count++;
+	if (atomic_load_explicit(&rail->port_up, memory_order_relaxed)) {
+		rail->idx = d->rails->count++;
+	} else {
+		LOG_INFO("port %s:%u is no device for NCCL: %s; connections use it once it is up",
+			 dev->name, port,
+			 atomic_load_explicit(&rail->out_why, memory_order_relaxed));
+		d->hidden[d->hidden_count++] = *rail;
+	}
 }
 
 /* Events are taken by a loop that must not block in the library. */
@@ -183,7 +193,7 @@ static void close_device(struct device_scan *dev)
 void ib_discover_device(struct discovery *d, struct ibv_device *device)
 {
 	struct device_scan dev = {.name = ib_verbs_device_name(device)};
-	unsigned int before = d->rails->count;
+	unsigned int before = d->rails->count + d->hidden_count;
 	int rc;
 
 	if (device->transport_type > IBV_TRANSPORT_IB) {
@@ -208,7 +218,43 @@ void ib_discover_device(struct discovery *d, struct ibv_device *device)
 	for (unsigned int port = 1; port <= dev.attr.phys_port_cnt; port++) {
 		discover_port(d, &dev, (uint8_t)port);
 	}
-	if (d->rails->count == before) {
+	if (d->rails->count + d->hidden_count == before) {
 		close_device(&dev);
+	}
+}
+
+/* Ports of a device that gave no other rail: closed with the last of them that is left out. */
+static void close_unused(const struct discovery *d, const struct ib_rail *rail, unsigned int next)
+{
+	struct device_scan dev = {.ctx = rail->ctx, .pd = rail->pd};
+
+	for (unsigned int i = 0; i < d->rails->count; i++) {
+		if (d->rails->rails[i].ctx == rail->ctx) {
+			return;
+		}
+	}
+	for (unsigned int i = next; i < d->hidden_count; i++) {
+		if (d->hidden[i].ctx == rail->ctx) {
+			return;
+		}
+	}
+	close_device(&dev);
+}
+
+void ib_discover_finish(struct discovery *d)
+{
+	for (unsigned int i = 0; i < d->hidden_count; i++) {
+		struct ib_rail *rail = &d->hidden[i];
+		const struct ib_rail *other = d->cfg->ib_merge_vfs ? twin(d, rail) : NULL;
+
+		if (other != NULL) {
+			LOG_INFO("port %s left out: same physical port as %s", rail->label,
+				 other->label);
+			close_unused(d, rail, i + 1);
+			continue;
+		}
+		rail->idx = d->rails->count++;
+		d->rails->rails[rail->idx] = *rail;
+		d->rails->hidden_count++;
 	}
 }

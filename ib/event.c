@@ -87,7 +87,9 @@ static void update_rails(struct ib_rail *rail, const struct ib_event *event)
 			atomic_store_explicit(&other->port_up, false, memory_order_release);
 		} else if (event->port == other->port && event->kind == IB_EVENT_PORT_DOWN) {
 			atomic_store_explicit(&other->port_up, false, memory_order_release);
-		} else if (event->port == other->port && event->kind == IB_EVENT_PORT_UP) {
+		} else if (event->port == other->port && event->kind == IB_EVENT_PORT_UP &&
+			   atomic_load_explicit(&other->is_read, memory_order_acquire)) {
+			/* else its address is not known: ib_rail_refresh() does it */
 			atomic_store_explicit(&other->port_up, true, memory_order_release);
 		}
 	}

@@ -45,6 +45,32 @@ static const char *read_gid(const struct gid_port *port, const struct braid_conf
 	return NULL;
 }
 
+/* All but the port's state. */
+static const char *read_rest(struct gid_port *port, const struct braid_config *cfg,
+			     const union ibv_gid *keep, const struct ibv_port_attr *attr,
+			     struct port_state *state)
+{
+	state->link_layer = link_layer(attr);
+	if (state->link_layer == 0) {
+		return "neither InfiniBand nor Ethernet";
+	}
+	state->addr.lid = attr->lid;
+	state->addr.mtu = (uint8_t)attr->active_mtu;
+	/* There is none without a link, and a peer would not take that for one. */
+	if (attr->active_mtu < IBV_MTU_256 || attr->active_mtu > IBV_MTU_4096) {
+		state->addr.mtu = IBV_MTU_1024;
+	}
+	if (state->link_layer == RAIL_LINK_INFINIBAND) {
+		if (cfg->ib_pkey_idx >= (attr->pkey_tbl_len > 0 ? attr->pkey_tbl_len : 1)) {
+			return "NCCL_IB_PKEY is beyond its partition key table";
+		}
+		state->pkey_index = (uint16_t)cfg->ib_pkey_idx;
+	}
+	port->link_layer = state->link_layer;
+	port->table_len = attr->gid_tbl_len;
+	return read_gid(port, cfg, keep, state);
+}
+
 const char *ib_port_read(struct gid_port *port, const struct braid_config *cfg,
 			 const union ibv_gid *keep, struct port_state *out)
 {
@@ -55,26 +81,12 @@ const char *ib_port_read(struct gid_port *port, const struct braid_config *cfg,
 	if (ib_verbs_query_port(port->ctx, port->port, &attr, &state.speed_mbps) != 0) {
 		return "the device does not answer a query of the port";
 	}
-	if (attr.state != IBV_PORT_ACTIVE) {
-		return state_reason(attr.state);
-	}
-	state.link_layer = link_layer(&attr);
-	if (state.link_layer == 0) {
-		return "neither InfiniBand nor Ethernet";
-	}
-	state.addr.mtu = (uint8_t)attr.active_mtu;
-	state.addr.lid = attr.lid;
-	if (state.link_layer == RAIL_LINK_INFINIBAND) {
-		if (cfg->ib_pkey_idx >= (attr.pkey_tbl_len > 0 ? attr.pkey_tbl_len : 1)) {
-			return "NCCL_IB_PKEY is beyond its partition key table";
-		}
-		state.pkey_index = (uint16_t)cfg->ib_pkey_idx;
-	}
-	port->link_layer = state.link_layer;
-	port->table_len = attr.gid_tbl_len;
-	why = read_gid(port, cfg, keep, &state);
+	state.inactive = attr.state == IBV_PORT_ACTIVE ? NULL : state_reason(attr.state);
+	why = read_rest(port, cfg, keep, &attr, &state);
 	if (why == NULL) {
 		*out = state;
+	} else if (state.inactive != NULL) {
+		why = state.inactive; /* the rest may come with it */
 	}
 	return why;
 }

@@ -47,10 +47,10 @@ static void log_found(const struct discovery *d)
 		return;
 	}
 	log_filter(d);
-	for (unsigned int i = 0; i < d->rails->count; i++) {
+	for (unsigned int i = 0; i < ib_rails_device_count(d->rails); i++) {
 		log_rail(&d->rails->rails[i]);
 	}
-	if (d->rails->count == 0 && d->passed_count > 0) {
+	if (ib_rails_device_count(d->rails) == 0 && d->passed_count > 0) {
 		LOG_WARN("none of the ports %s can be used; NCCL_DEBUG=INFO shows why", d->seen);
 	}
 }
@@ -88,6 +88,7 @@ static int find_rails(const struct braid_config *cfg, struct ib_rails *rails)
 		for (int i = 0; i < device_count; i++) {
 			ib_discover_device(&d, devices[i]);
 		}
+		ib_discover_finish(&d);
 		log_found(&d);
 	}
 	ib_verbs_free_devices(devices);

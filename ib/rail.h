@@ -37,8 +37,8 @@ struct ib_rail {
 	struct ib_rail_addr addr; /* under rails->addr_lock: use ib_rail_addr_get() */
 	uint64_t guid;            /* sys_image_guid as NCCL reports it */
 	int nccl_port; /* what NCCL is told: port + number of earlier rails with this PCI path */
-	int rail_id, plane_id; /* from NCCL_IB_HCA (name:port:rail:plane), -1 unknown */
-	uint32_t speed_mbps;
+	int rail_id, plane_id;       /* from NCCL_IB_HCA (name:port:rail:plane), -1 unknown */
+	_Atomic uint32_t speed_mbps; /* of a port that was out, as it was read last */
 	uint32_t max_qp, max_qp_wr, max_cqe;
 	char *pci_path; /* realpath, function digit zeroed as NCCL does; NULL if none; lives for
 			   ever */
@@ -49,6 +49,8 @@ struct ib_rail {
 	struct ibv_context *ctx; /* shared by the rails of one device */
 	struct ibv_pd *pd;       /* shared by the rails of one device */
 	_Atomic bool port_up;
+	_Atomic bool is_read;          /* address and speed are those of an ACTIVE port */
+	_Atomic(const char *) out_why; /* said last; static, NULL: it was not out */
 	_Atomic bool device_fatal;
 	_Atomic int ptr_support; /* see ib_mr_ptr_support(); of this rail, 0 until tried */
 	struct ib_rails *rails;  /* table it is in */
@@ -56,6 +58,9 @@ struct ib_rail {
 
 struct ib_rails {
 	unsigned int count;
+	/* Of them, the last so many are no devices of NCCL's: their ports were not ACTIVE when they
+	 * were found. Connections use them once they are. */
+	unsigned int hidden_count;
 	struct ib_rail rails[RAILS_MAX];
 	pthread_mutex_t addr_lock; /* addr of every rail; held for a copy only */
 };
@@ -63,18 +68,24 @@ struct ib_rails {
 /**
  * Load libibverbs, find and open every usable port as the configuration says (NCCL_IB_HCA with
  * NCCL's own meaning: comma list of prefixes, '^' exclude, '=' exact, name[:port]; ports that are
- * not ACTIVE are left out with a line that says so; several functions of one physical port are one
- * rail when NCCL_IB_MERGE_VFS is set). Logs one table: rail, port, link layer, speed, GID, PCI
- * path, or why a port was left out. 0 also when there is nothing (count 0, one line says why:
- * library missing, no device, nothing matched and what exists). -errno only for running out of
- * memory. Calling thread: NCCL's init thread; may block on device files.
+ * not ACTIVE are hidden, see struct ib_rails, with a line that says so; several functions of one
+ * physical port are one rail when NCCL_IB_MERGE_VFS is set). Logs one table: rail, port, link
+ * layer, speed, GID, PCI path, or why a port was left out. 0 also when there is nothing (count 0,
+ * one line says why: library missing, no device, nothing matched and what exists). -errno only for
+ * running out of memory. Calling thread: NCCL's init thread; may block on device files.
  */
 int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out);
 
 /** Close all. No QP, MR or CQ may be left. NULL is fine. */
 void ib_rails_close(struct ib_rails *rails);
 
-/** Fill what is told to a peer. `dist` is set by the caller. */
+/** Rails that NCCL sees as its devices, the first in the table. */
+static inline unsigned int ib_rails_device_count(const struct ib_rails *rails)
+{
+	return rails->count - rails->hidden_count;
+}
+
+/** Fill what is told to a peer. `dist` and `is_down` are set by the caller. */
 void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out);
 
 /** Copy of the rail's present address. Any thread. */
@@ -82,10 +93,10 @@ void ib_rail_addr_get(const struct ib_rail *rail, struct ib_rail_addr *out);
 
 /**
  * Ask the device again, before a rail is used that was out: its GID may have moved to another
- * index, or be another one. Updates the address and port_up; *moved says whether the address is not
- * what it was (then a peer has to be told). 0: usable. -ENETDOWN: port not ACTIVE, without a GID,
- * or with nothing but a link-local one in place of its address, logged. -EIO: device fatal.
- * Blocks on device files: worker only.
+ * index, or be another one. Updates the address, the speed and port_up; *moved says whether the
+ * address is not what it was (then a peer has to be told). 0: usable. -ENETDOWN: port not ACTIVE,
+ * without a GID, or with nothing but a link-local one in place of its address, logged when that is
+ * news. -EIO: device fatal. Blocks on device files: worker only.
  */
 int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved);
 

@@ -60,18 +60,25 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 	}
 	ib_rail_addr_get(rail, &before);
 	why = ib_port_read(&port, cfg, &before.gid, &now);
+	if (why == NULL && now.inactive != NULL) {
+		why = now.inactive;
+	}
 	if (why == NULL && now.link_layer != rail->link_layer) {
 		why = "the port's link layer has changed";
 	}
 	if (why == NULL && is_address_lost(&now, &before.gid)) {
 		why = "its address is gone, only a link-local one is left";
 	}
-	/* release: pairs with those who ask whether the rail can be used */
-	atomic_store_explicit(&rail->port_up, why == NULL, memory_order_release);
-	if (why != NULL) {
+	/* relaxed: at worst the same is said twice */
+	if (atomic_exchange_explicit(&rail->out_why, why, memory_order_relaxed) != why &&
+	    why != NULL) {
 		LOG_INFO("rail %s: still out: %s", rail->label, why);
+	}
+	if (why != NULL) {
+		atomic_store_explicit(&rail->port_up, false, memory_order_release);
 		return -ENETDOWN;
 	}
+	atomic_store_explicit(&rail->speed_mbps, now.speed_mbps, memory_order_relaxed);
 	*moved = !addr_equal(&before, &now.addr);
 	if (*moved) {
 		pthread_mutex_lock(&rail->rails->addr_lock);
@@ -80,5 +87,8 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 		log_moved(rail, &before, &now.addr);
 		ib_gid_warn(&port, cfg, &now.picked);
 	}
+	/* release: pairs with those who ask whether the rail can be used; its address is there */
+	atomic_store_explicit(&rail->is_read, true, memory_order_release);
+	atomic_store_explicit(&rail->port_up, true, memory_order_release);
 	return 0;
 }

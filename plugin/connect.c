@@ -35,7 +35,7 @@ static int begin(int dev, int traffic_class, const struct handle *handle, struct
 	struct comm *comm;
 	int rc;
 
-	if (!rt->rails || dev < 0 || (unsigned int)dev >= rt->rails->count) {
+	if (!rt->rails || dev < 0 || (unsigned int)dev >= ib_rails_device_count(rt->rails)) {
 		return -EINVAL;
 	}
 	rc = runtime_get();

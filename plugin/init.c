@@ -36,7 +36,7 @@ int plugin_devices(int *count)
 {
 	const struct runtime *rt = runtime_instance();
 
-	*count = rt->rails ? (int)rt->rails->count : 0;
+	*count = rt->rails ? (int)ib_rails_device_count(rt->rails) : 0;
 	return 0;
 }
 
@@ -45,7 +45,7 @@ int plugin_device_props(int dev, struct plugin_props *out)
 	const struct runtime *rt = runtime_instance();
 	const struct ib_rail *rail;
 
-	if (!rt->rails || dev < 0 || (unsigned int)dev >= rt->rails->count) {
+	if (!rt->rails || dev < 0 || (unsigned int)dev >= ib_rails_device_count(rt->rails)) {
 		return -EINVAL;
 	}
 	rail = &rt->rails->rails[dev];

@@ -43,7 +43,7 @@ static bool is_device(int dev)
 {
 	const struct runtime *rt = runtime_instance();
 
-	return rt->rails && dev >= 0 && (unsigned int)dev < rt->rails->count;
+	return rt->rails && dev >= 0 && (unsigned int)dev < ib_rails_device_count(rt->rails);
 }
 
 int plugin_listen(int dev, void *opaque, void **listen_comm)

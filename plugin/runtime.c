@@ -202,7 +202,7 @@ int runtime_get(void)
 	int rc = 0;
 
 	pthread_mutex_lock(&lock);
-	if (!loaded || !instance.rails || instance.rails->count == 0) {
+	if (!loaded || !instance.rails || ib_rails_device_count(instance.rails) == 0) {
 		rc = -ENODEV;
 	} else if (user_count == 0) {
 		rc = start(&instance);

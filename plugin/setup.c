@@ -68,6 +68,22 @@ static void describe_rails(const struct comm *comm, char dev[RAIL_NAME_MAX], uin
 	memcpy(rails, comm->rail_descs, sizeof(comm->rail_descs));
 }
 
+/* A rail that was down may be up by now, at an address that it did not have before. */
+static void look_again(struct comm *comm, unsigned int i)
+{
+	struct runtime *rt = runtime_instance();
+	struct ib_rail *rail = &rt->rails->rails[comm->rail_idx[i]];
+	struct rail_desc *desc = &comm->rail_descs[i];
+	uint8_t dist = desc->dist;
+	bool moved;
+
+	if (desc->is_down && ib_rail_refresh(rail, &rt->cfg, &moved) == 0) {
+		ib_rail_describe(rail, desc);
+		desc->dist = dist;
+		desc->is_down = 0;
+	}
+}
+
 /* A rail on which the rings could not be registered can't be part of this comm, nor can one without
  * a thread: a fence could not be queued. */
 static int get_rings(struct comm *comm)
@@ -80,6 +96,7 @@ static int get_rings(struct comm *comm)
 		return rc;
 	}
 	for (unsigned int i = 0; i < comm->rail_count; i++) {
+		look_again(comm, i);
 		if ((comm->rings.mr->rail_mask >> comm->rail_idx[i] & 1) &&
 		    worker_start(workers[comm->rail_idx[i]]) == 0) {
 			comm->rail_descs[kept] = comm->rail_descs[i];
@@ -351,9 +368,9 @@ static unsigned int count_active(const struct comm *comm)
 
 static uint32_t path_weight(const struct comm_path *path)
 {
-	uint32_t mbps = path->rail->speed_mbps < path->peer_rail.speed_mbps
-				? path->rail->speed_mbps
-				: path->peer_rail.speed_mbps;
+	uint32_t own_mbps = atomic_load_explicit(&path->rail->speed_mbps, memory_order_relaxed);
+	uint32_t mbps =
+		own_mbps < path->peer_rail.speed_mbps ? own_mbps : path->peer_rail.speed_mbps;
 
 	return mbps ? mbps : 1;
 }

@@ -85,6 +85,17 @@ void rejoin_went_down(struct repair_end *end, unsigned int p)
 	rejoin->was_up = false;
 }
 
+/* A rail that was down when it was looked at first has no speed to speak of until it is up. */
+static void take_speed(struct repair_path *path)
+{
+	uint32_t own_mbps = path->rejoin.own_rail.speed_mbps;
+	uint32_t peer_mbps = path->rejoin.peer_rail.speed_mbps;
+
+	if (own_mbps && peer_mbps) {
+		path->weight = own_mbps < peer_mbps ? own_mbps : peer_mbps;
+	}
+}
+
 void rejoin_went_up(struct repair_end *end, unsigned int p)
 {
 	struct rejoin_state *rejoin = &end->paths[p].rejoin;
@@ -92,6 +103,7 @@ void rejoin_went_up(struct repair_end *end, unsigned int p)
 	rejoin->was_up = true;
 	rejoin->up_ns = end->now_ns;
 	rejoin->is_offered = false;
+	take_speed(&end->paths[p]);
 }
 
 /* Receiver. */

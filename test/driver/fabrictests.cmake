@@ -88,6 +88,12 @@ driver_fabric(port_up 90 --rails 2 --rate 400 --sizes 16M --iters 100 ${fast}
 	--fault-iter 3 --fault "port_down host=0 rail=0"
 	--fault-iter 6 --fault "port_up host=0 rail=0"
 	--fault-iter 90 --fault "port_down host=0 rail=1 bytes=100000")
+# A node that starts with a bad port, which is mended later and then has to carry everything alone.
+file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/bad_port.txt" "port_down host=0 rail=1\n")
+driver_fabric(bad_port 90 --rails 2 --rate 400 --sizes 8M --iters 60 ${fast}
+	--env FABRIC_FAULTS=${CMAKE_CURRENT_BINARY_DIR}/bad_port.txt
+	--fault-iter 3 --fault "port_up host=0 rail=1"
+	--fault-iter 50 --fault "port_down host=0 rail=0 bytes=100000")
 driver_fabric(no_path 90 --rails 2 --rate 400 --sizes 8M --iters 6 ${fast}
 	--fault-iter 3 --fault "cut host=0 rail=0" --fault "cut host=0 rail=1"
 	--fault "heal host=0 rail=1 ms=1500")

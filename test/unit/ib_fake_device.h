@@ -152,9 +152,9 @@ static inline int fake_query_port(struct ibv_context *ctx, uint8_t port, void *o
 		return fake.fail_errno;
 	}
 	attr->state = (enum ibv_port_state)fake_device(ctx)->state;
-	attr->active_mtu = IBV_MTU_4096;
+	attr->active_mtu = fake.no_link ? 0 : IBV_MTU_4096;
 	attr->link_layer = fake_device(ctx)->link_layer;
-	attr->lid = (uint16_t)(10 + port);
+	attr->lid = fake.no_link ? 0 : (uint16_t)(10 + port);
 	attr->gid_tbl_len = fake_device(ctx)->gid_count;
 	attr->pkey_tbl_len = 1;
 	attr->active_speed = 64; /* 50 Gb/s a lane */

@@ -65,6 +65,7 @@ static struct fake {
 
 	struct ibv_async_event event;
 	bool has_event;
+	bool no_link;   /* a port then has no MTU and no LID */
 	int events_out; /* taken and not acknowledged */
 
 	char log[FAKE_LOG_BYTES];

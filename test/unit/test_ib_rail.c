@@ -86,34 +86,6 @@ static void test_two_ports_share_device(void **state)
 	close_rails(rails);
 }
 
-static void test_left_out(void **state)
-{
-	struct ib_rails *rails;
-
-	(void)state;
-	fake.device_count = 3;
-	fake.devices[0].state = IBV_PORT_DOWN;
-	fake.devices[1].transport = IBV_TRANSPORT_IWARP;
-	rails = open_rails(1);
-	assert_string_equal(rails->rails[0].name, "fab2");
-	assert_int_equal(rails->rails[0].idx, 0);
-	assert_true(logged("port fab0:1 left out: port is down"));
-	assert_true(logged("device fab1 left out: no InfiniBand transport"));
-	close_rails(rails);
-}
-
-static void test_nothing_usable(void **state)
-{
-	(void)state;
-	fake.devices[0].state = fake.devices[1].state = IBV_PORT_INIT;
-	close_rails(open_rails(0));
-	assert_true(logged("WARN NET/Braid none of the ports fab0:1, fab1:1 can be used"));
-	fake_reset();
-	fake.device_count = 0;
-	close_rails(open_rails(0));
-	assert_true(logged("INFO NET/Braid no InfiniBand or RoCE port"));
-}
-
 static void test_disabled(void **state)
 {
 	(void)state;
@@ -223,52 +195,6 @@ static void test_fail_each_call(void **state)
 		close_rails(rails);
 	}
 	assert_true(fewer_count >= 6);
-}
-
-#define CARD "devices/pci0000:00/0000:00:01.0"
-
-/* A card with a physical (fab0) and a virtual (fab1) function, and another card (fab2). */
-static bool make_cards(void)
-{
-	tree_folder(CARD "/0000:01:00.0");
-	tree_folder(CARD "/0000:01:00.2");
-	tree_folder("devices/pci0000:80/0000:80:01.0/0000:81:00.0");
-	tree_folder("class/infiniband/fab0");
-	tree_folder("class/infiniband/fab1");
-	tree_folder("class/infiniband/fab2");
-	return tree_link(CARD "/0000:01:00.0", "class/infiniband/fab0/device") &&
-	       tree_link(CARD "/0000:01:00.2", "class/infiniband/fab1/device") &&
-	       tree_link("devices/pci0000:80/0000:80:01.0/0000:81:00.0",
-			 "class/infiniband/fab2/device") &&
-	       tree_link(CARD "/0000:01:00.0", CARD "/0000:01:00.2/physfn");
-}
-
-static void test_twin(void **state)
-{
-	struct discovery d = {.cfg = &cfg};
-	struct ib_rails *rails = calloc(1, sizeof(*rails));
-
-	(void)state;
-	assert_true(tree_begin());
-	assert_true(make_cards());
-	d.sysfs_root = tree_root;
-	d.rails = rails;
-	for (unsigned int i = 0; i < 3; i++) {
-		ib_discover_device(&d, &fake_handles[i]);
-	}
-	assert_int_equal(rails->count, 2);
-	assert_true(logged("port fab1:1 left out: same physical port as fab0:1"));
-	assert_int_equal(ib_rail_distance(&rails->rails[0], &rails->rails[1]), 2);
-	assert_non_null(strstr(rails->rails[0].pci_path, "0000:01:00.0"));
-	/* each is a rail when asked for; NCCL tells the functions of a card apart by port */
-	cfg.ib_merge_vfs = false;
-	ib_discover_device(&d, &fake_handles[1]);
-	assert_int_equal(rails->count, 3);
-	assert_ptr_equal(rails->rails[2].pci_path, rails->rails[0].pci_path);
-	assert_int_equal(rails->rails[2].nccl_port, 2);
-	assert_int_equal(ib_rail_distance(&rails->rails[0], &rails->rails[2]), 0);
-	close_rails(rails);
-	assert_int_equal(tree_end(), 0);
 }
 
 static union ibv_gid ip4(uint8_t last)
@@ -492,8 +418,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_open, setup),
 		cmocka_unit_test_setup(test_two_ports_share_device, setup),
-		cmocka_unit_test_setup(test_left_out, setup),
-		cmocka_unit_test_setup(test_nothing_usable, setup),
 		cmocka_unit_test_setup(test_disabled, setup),
 		cmocka_unit_test_setup(test_filter, setup),
 		cmocka_unit_test_setup(test_filter_matches_nothing, setup),
@@ -502,7 +426,6 @@ int main(void)
 		cmocka_unit_test_setup(test_roce, setup),
 		cmocka_unit_test_setup(test_pkey, setup),
 		cmocka_unit_test_setup(test_fail_each_call, setup),
-		cmocka_unit_test_setup(test_twin, setup),
 		cmocka_unit_test_setup(test_refresh_moved, setup),
 		cmocka_unit_test_setup(test_refresh_link_local, setup),
 		cmocka_unit_test_setup(test_refresh_warns_once, setup),
