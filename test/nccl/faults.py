@@ -53,7 +53,7 @@ def fault_line(kind, comm, coll, host, rail, size, bytes_at, mend=True):
     other = 1 + rail % 3
     if (kind == "cut_tx" and not sends(coll, host)) or \
             (kind == "cut_rx" and not receives(coll, host)):
-        bytes_at = FEW_BYTES
+        bytes_at, rail = FEW_BYTES, 1  # a rail that two channels call their own
     names = {"h": host, "r": rail, "q": other, "b": bytes_at}
     line = (f"fault {comm} coll={coll} type=float bytes={size} root=0 label={kind}/{host} "
             f"rule={rules.format(**names)}")

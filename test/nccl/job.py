@@ -58,9 +58,10 @@ class Job:
 
     def tail(self, count=25):
         """The lines that tell most about a failure."""
-        lines = [line for line in self.log.splitlines()
-                 if "WARN" in line or "nccl_matrix" in line or "comm_" in line]
-        return "\n".join((lines or self.log.splitlines())[-count:])
+        lines = self.log.splitlines()
+        own = [line for line in lines if line.startswith("nccl_matrix")]
+        warnings = [line for line in lines if "WARN" in line and "path_" not in line]
+        return "\n".join(own[:count] + (warnings or lines)[-count:])
 
 
 def run(context, net, plan, ranks=2, hosts=None, rails=4, rate=0, env=None, limit_s=90,

@@ -12,9 +12,10 @@ import launch
 RANKS = 2
 RAILS = 4
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send_recv")
-BUILTIN_OPS = ("all_reduce", "send_recv")
-LIMIT_S = 180
-SIZES = "8,1024,65536,1048576,16777216,134217728,1073741824"
+CUT_OPS = ("all_reduce", "send_recv")
+BUILTIN_OPS = ("all_reduce",)
+LIMIT_S = 60
+SIZES = "8,65536,16777216,268435456"
 RAIL = 1
 CUT_SIZE = 268435456
 CUT_STEPS = 4
@@ -153,27 +154,27 @@ def rows_of(report):
         if ib is not None:
             fate = "job fails" if ib["failed_under_cut"] else "SURVIVES"
         wrong, elements = sum(s["wrong"] for s in mine), sum(s["elements"] for s in mine)
-        rows.append([op, f"{wrong} of {elements} elements wrong, {sizes} sizes",
-                     f"{cut.get('wrong', '?')} wrong, "
-                     f"{'job goes on' if cut.get('ok') else 'FAILED'}",
-                     f"{cut.get('bytes_replayed', 0) / 1e6:.1f} MB",
-                     f"{cut.get('step_seconds', 0):.2f} s, {cut.get('after_seconds', 0):.2f} s",
-                     fate])
+        healthy = f"{wrong} of {elements} elements wrong, {sizes} sizes"
+        rows.append([op, healthy] + ([
+            f"{cut['wrong']} wrong, {'job goes on' if cut['ok'] else 'FAILED'}",
+            f"{cut['bytes_replayed'] / 1e6:.1f} MB",
+            f"{cut['step_seconds']:.2f} s, {cut['after_seconds']:.2f} s", fate] if cut else
+            ["not run", "", "", fate]))
     return rows
 
 
 def run(context):
-    """PyTorch: 5 operations healthy and with a rail cut; cut and mended; the cut on built-in IB"""
+    """PyTorch: 5 operations healthy, 2 with a rail cut; cut and mended; the cut on built-in IB"""
     report = {"cut": {}, "builtin": {}, "log": ""}
     ok = check_healthy(context, report)
-    for op in OPS:
+    for op in CUT_OPS:
         ok = check_cut(context, op, report) and ok
     ok = check_back(context, report) and ok
     for op in BUILTIN_OPS:
         ok = check_builtin(context, op, report) and ok
     back = report["back"]
     survived = sum(cut["ok"] for cut in report["cut"].values())
-    report.update({"ok": ok, "summary": f"{survived} of {len(OPS)} cuts survived; cut and mended: "
+    report.update({"ok": ok, "summary": f"{survived} of {len(CUT_OPS)} cuts survived; cut and mended: "
                                         f"{back['wrong']} elements wrong, {back['paths_down']} path "
                                         f"ends went down, {back['paths_up']} came back",
                    "tables": [{"title": f"PyTorch, {RANKS} ranks as {RANKS} hosts, {RAILS} rails "

@@ -17,6 +17,13 @@
 extern "C" {
 #endif
 
+/** What a check found: how many, and the first and the last one's index when there are any. */
+struct gpu_wrong {
+	unsigned long long count;
+	unsigned long long first;
+	unsigned long long last;
+};
+
 /** Takes the GPU number `rank` modulo how many there are. -ENODEV when there is none. */
 int gpu_open(int rank);
 /** Device memory; *ptr is NULL for a failed call (-ENOMEM). */
@@ -36,9 +43,12 @@ int gpu_fill(void *buf, uint64_t count, const struct value_spec *spec,
 int gpu_set(void *buf, int byte, size_t len_bytes, void *stream);
 /** Counts the elements that are not as wanted. Waits for the stream. */
 int gpu_check(const void *buf, uint64_t count, const struct value_spec *spec,
-	      const struct value_want *want, void *stream, uint64_t *wrong_count);
+	      const struct value_want *want, void *stream, struct gpu_wrong *wrong);
 /** Counts the bytes that are not `byte`. Waits for the stream. */
-int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream, uint64_t *wrong_count);
+int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream,
+		  struct gpu_wrong *wrong);
+/** Copies `len_bytes` from the GPU. Waits for the stream. */
+int gpu_read(const void *buf, void *to, size_t len_bytes, void *stream);
 
 #ifdef __cplusplus
 }

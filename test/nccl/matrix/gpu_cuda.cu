@@ -8,7 +8,7 @@
 static const int THREADS = 256;
 static const unsigned MAX_BLOCKS = 2112;
 
-static unsigned long long *wrong_dev;
+static struct gpu_wrong *wrong_dev;
 
 static int failed(const char *what, cudaError_t code)
 {
@@ -32,31 +32,34 @@ __global__ void fill_kernel(void *buf, uint64_t count, value_spec spec, value_wa
 	}
 }
 
+__device__ void note_wrong(gpu_wrong *wrong, unsigned long long idx)
+{
+	atomicAdd(&wrong->count, 1ULL);
+	atomicMin(&wrong->first, idx);
+	atomicMax(&wrong->last, idx);
+}
+
 __global__ void check_kernel(const void *buf, uint64_t count, value_spec spec, value_want want,
-			     unsigned long long *wrong)
+			     gpu_wrong *wrong)
 {
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-	unsigned long long mine = 0;
 
 	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-		mine += value_is_right(&spec, &want, buf, i) ? 0 : 1;
-	}
-	if (mine > 0) {
-		atomicAdd(wrong, mine);
+		if (!value_is_right(&spec, &want, buf, i)) {
+			note_wrong(wrong, i);
+		}
 	}
 }
 
 __global__ void check_set_kernel(const unsigned char *buf, int byte, uint64_t len,
-				 unsigned long long *wrong)
+				 gpu_wrong *wrong)
 {
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-	unsigned long long mine = 0;
 
 	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < len; i += step) {
-		mine += buf[i] == byte ? 0 : 1;
-	}
-	if (mine > 0) {
-		atomicAdd(wrong, mine);
+		if (buf[i] != byte) {
+			note_wrong(wrong, i);
+		}
 	}
 }
 
@@ -142,29 +145,33 @@ int gpu_set(void *buf, int byte, size_t len_bytes, void *stream)
 	return code == cudaSuccess ? 0 : failed("cudaMemsetAsync", code);
 }
 
-static int read_wrong(void *stream, uint64_t *wrong_count)
+static int clear_wrong(void *stream)
 {
-	unsigned long long wrong = 0;
+	static const struct gpu_wrong none = {0, ~0ULL, 0};
+	cudaError_t code = cudaMemcpyAsync(wrong_dev, &none, sizeof(none), cudaMemcpyHostToDevice,
+					   (cudaStream_t)stream);
+
+	return code == cudaSuccess ? 0 : failed("cudaMemcpyAsync", code);
+}
+
+int gpu_read(const void *buf, void *to, size_t len_bytes, void *stream)
+{
 	cudaError_t code = cudaGetLastError();
 
 	if (code == cudaSuccess) {
-		code = cudaMemcpyAsync(&wrong, wrong_dev, sizeof(wrong), cudaMemcpyDeviceToHost,
+		code = cudaMemcpyAsync(to, buf, len_bytes, cudaMemcpyDeviceToHost,
 				       (cudaStream_t)stream);
 	}
 	if (code == cudaSuccess) {
 		code = cudaStreamSynchronize((cudaStream_t)stream);
 	}
-	if (code != cudaSuccess) {
-		return failed("check", code);
-	}
-	*wrong_count = wrong;
-	return 0;
+	return code == cudaSuccess ? 0 : failed("check", code);
 }
 
 int gpu_check(const void *buf, uint64_t count, const struct value_spec *spec,
-	      const struct value_want *want, void *stream, uint64_t *wrong_count)
+	      const struct value_want *want, void *stream, struct gpu_wrong *wrong)
 {
-	int rc = gpu_set(wrong_dev, 0, sizeof(*wrong_dev), stream);
+	int rc = clear_wrong(stream);
 
 	if (rc != 0) {
 		return rc;
@@ -173,12 +180,13 @@ int gpu_check(const void *buf, uint64_t count, const struct value_spec *spec,
 		check_kernel<<<blocks_for(count), THREADS, 0, (cudaStream_t)stream>>>(
 			buf, count, *spec, *want, wrong_dev);
 	}
-	return read_wrong(stream, wrong_count);
+	return gpu_read(wrong_dev, wrong, sizeof(*wrong), stream);
 }
 
-int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream, uint64_t *wrong_count)
+int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream,
+		  struct gpu_wrong *wrong)
 {
-	int rc = gpu_set(wrong_dev, 0, sizeof(*wrong_dev), stream);
+	int rc = clear_wrong(stream);
 
 	if (rc != 0) {
 		return rc;
@@ -187,5 +195,5 @@ int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream, uin
 		check_set_kernel<<<blocks_for(len_bytes), THREADS, 0, (cudaStream_t)stream>>>(
 			(const unsigned char *)buf, byte, len_bytes, wrong_dev);
 	}
-	return read_wrong(stream, wrong_count);
+	return gpu_read(wrong_dev, wrong, sizeof(*wrong), stream);
 }

@@ -64,23 +64,42 @@ int gpu_set(void *buf, int byte, size_t len_bytes, void *stream)
 	return 0;
 }
 
+static void note_wrong(struct gpu_wrong *wrong, uint64_t idx)
+{
+	wrong->first = wrong->count == 0 ? idx : wrong->first;
+	wrong->last = idx;
+	wrong->count++;
+}
+
 int gpu_check(const void *buf, uint64_t count, const struct value_spec *spec,
-	      const struct value_want *want, void *stream, uint64_t *wrong_count)
+	      const struct value_want *want, void *stream, struct gpu_wrong *wrong)
 {
 	(void)stream;
-	*wrong_count = 0;
+	memset(wrong, 0, sizeof(*wrong));
 	for (uint64_t i = 0; i < count; i++) {
-		*wrong_count += value_is_right(spec, want, buf, i) ? 0 : 1;
+		if (!value_is_right(spec, want, buf, i)) {
+			note_wrong(wrong, i);
+		}
 	}
 	return 0;
 }
 
-int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream, uint64_t *wrong_count)
+int gpu_check_set(const void *buf, int byte, size_t len_bytes, void *stream,
+		  struct gpu_wrong *wrong)
 {
 	(void)stream;
-	*wrong_count = 0;
+	memset(wrong, 0, sizeof(*wrong));
 	for (size_t i = 0; i < len_bytes; i++) {
-		*wrong_count += ((const unsigned char *)buf)[i] == byte ? 0 : 1;
+		if (((const unsigned char *)buf)[i] != byte) {
+			note_wrong(wrong, i);
+		}
 	}
+	return 0;
+}
+
+int gpu_read(const void *buf, void *to, size_t len_bytes, void *stream)
+{
+	(void)stream;
+	memcpy(to, buf, len_bytes);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #define GUARD_BYTE    0x5c
 #define STALE_BYTE    0xa5 /* what a result's place holds before */
 #define WHOLE_BLOCK   UINT64_MAX
+#define SHOW_COUNT    40
 #define ERROR_LOOK_NS 1000000
 
 static const int type_codes[] = {
@@ -296,8 +297,8 @@ static struct value_want want_of(const struct op_run *run)
 static int check_guards(struct op_run *run, struct arena *arena, uint64_t *wrong)
 {
 	void *stream = run->comm->stream;
-	uint64_t before;
-	uint64_t behind;
+	struct gpu_wrong before;
+	struct gpu_wrong behind;
 	int rc = gpu_check_set(arena->block, GUARD_BYTE, GUARD_LEN, stream, &before);
 
 	if (rc == 0) {
@@ -305,7 +306,7 @@ static int check_guards(struct op_run *run, struct arena *arena, uint64_t *wrong
 				   GUARD_LEN, stream, &behind);
 	}
 	if (rc == 0) {
-		*wrong += before + behind;
+		*wrong += before.count + behind.count;
 	}
 	return rc;
 }
@@ -314,17 +315,17 @@ static int check_guards(struct op_run *run, struct arena *arena, uint64_t *wrong
 static int check_untouched(struct op_run *run, uint64_t *wrong)
 {
 	struct value_want from = {.source = (uint32_t)run->comm->rank, .block = WHOLE_BLOCK};
-	uint64_t found;
+	struct gpu_wrong found;
 	int rc =
 		gpu_check(run->send, run->send_count, &run->spec, &from, run->comm->stream, &found);
 
 	if (rc == 0) {
-		*wrong += found;
+		*wrong += found.count;
 	}
 	if (rc == 0 && run->op.coll == OP_REDUCE && run->comm->rank != run->root) {
 		rc = gpu_check_set(run->recv, STALE_BYTE, data_len(run, &run->comm->recv),
 				   run->comm->stream, &found);
-		*wrong += found;
+		*wrong += rc == 0 ? found.count : 0;
 	}
 	return rc;
 }
@@ -341,18 +342,59 @@ static int corrupt(struct rank *rank, struct op_run *run)
 		       run->comm->stream);
 }
 
-int op_check(struct rank *rank, struct op_run *run)
+/* For people: what the first wrong elements are, and what they should be. */
+static void show_wrong(struct rank *rank, struct op_run *run, const struct value_want *want,
+		       const struct gpu_wrong *wrong)
+{
+	uint64_t size = value_size(run->op.type);
+	uint64_t left = run->recv_count - wrong->first;
+	uint64_t count = left < SHOW_COUNT ? left : SHOW_COUNT;
+	unsigned char got[SHOW_COUNT * sizeof(int64_t)];
+
+	fprintf(stderr,
+		"nccl_matrix: rank %d: plan line %u: %s of %llu bytes: %llu wrong, from %llu to "
+		"%llu, %.1f ms after it began:",
+		rank->rank, rank->line->number, op_coll_name(run->op.coll),
+		(unsigned long long)run->op.bytes, wrong->count, wrong->first, wrong->last,
+		(double)(shared_now_ns() - rank->mine->begin_ns) / 1e6);
+	if (gpu_read((char *)run->recv + size * wrong->first, got, size * count,
+		     run->comm->stream) != 0) {
+		return;
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		fprintf(stderr, " %g/%g", value_get_number(run->op.type, got, i),
+			(double)value_wanted(&run->spec, want, wrong->first + i));
+	}
+	fprintf(stderr, " (got/wanted)\n");
+}
+
+static int check_result(struct rank *rank, struct op_run *run, uint64_t *wrong)
 {
 	struct value_want want = want_of(run);
+	struct gpu_wrong found;
+	int rc =
+		gpu_check(run->recv, run->recv_count, &run->spec, &want, run->comm->stream, &found);
+
+	if (rc != 0) {
+		return rc;
+	}
+	rank->mine->elements += run->recv_count;
+	*wrong += found.count;
+	if (found.count > 0) {
+		show_wrong(rank, run, &want, &found);
+	}
+	return 0;
+}
+
+int op_check(struct rank *rank, struct op_run *run)
+{
 	bool has_result = run->op.coll != OP_REDUCE || run->comm->rank == run->root;
 	uint64_t wrong = 0;
 	uint64_t found = 0;
 	int rc = corrupt(rank, run);
 
 	if (rc == 0 && has_result) {
-		rc = gpu_check(run->recv, run->recv_count, &run->spec, &want, run->comm->stream,
-			       &wrong);
-		rank->mine->elements += run->recv_count;
+		rc = check_result(rank, run, &wrong);
 	}
 	if (rc == 0) {
 		rc = check_guards(run, &run->comm->send, &found);

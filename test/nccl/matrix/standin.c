@@ -220,17 +220,6 @@ static int show(struct standin_comm *comm, const void *from, size_t len)
 	return meet(comm);
 }
 
-static double get(enum value_type type, const void *buf, size_t idx)
-{
-	if (type == VALUE_INT32) {
-		return ((const int32_t *)buf)[idx];
-	}
-	if (type == VALUE_INT64) {
-		return (double)((const int64_t *)buf)[idx];
-	}
-	return (double)value_get_float(type, buf, idx);
-}
-
 static void put(enum value_type type, void *buf, size_t idx, double value)
 {
 	if (type == VALUE_INT32 || type == VALUE_INT64) {
@@ -247,10 +236,10 @@ static void put(enum value_type type, void *buf, size_t idx, double value)
 
 static double reduce_one(const struct standin_comm *comm, enum value_type type, int red, size_t idx)
 {
-	double total = get(type, comm->board->slots[0], idx);
+	double total = value_get_number(type, comm->board->slots[0], idx);
 
 	for (int r = 1; r < comm->count; r++) {
-		double next = get(type, comm->board->slots[r], idx);
+		double next = value_get_number(type, comm->board->slots[r], idx);
 
 		if (red == NCCL_MAX || red == NCCL_MIN) {
 			total = (next > total) == (red == NCCL_MAX) ? next : total;

@@ -187,6 +187,14 @@ VALUE_FN float value_get_float(enum value_type type, const void *buf, uint64_t i
 		       : value_bits_float((uint32_t)((const uint16_t *)buf)[idx] << 16);
 }
 
+/** Element `idx` as a number, for people. */
+VALUE_FN double value_get_number(enum value_type type, const void *buf, uint64_t idx)
+{
+	return type == VALUE_INT32   ? (double)((const int32_t *)buf)[idx]
+	       : type == VALUE_INT64 ? (double)((const int64_t *)buf)[idx]
+				     : (double)value_get_float(type, buf, idx);
+}
+
 /** Whether element `idx` of `buf` is what it must be, to the last bit (0 and -0 are equal). */
 VALUE_FN bool value_is_right(const struct value_spec *spec, const struct value_want *want,
 			     const void *buf, uint64_t idx)
