@@ -102,6 +102,7 @@ static void test_hidden(void **state)
 	assert_string_equal(rail->label, "fab0:1");
 	ib_rail_describe(rail, &desc);
 	assert_in_range(desc.mtu, IBV_MTU_256, IBV_MTU_4096); /* a peer takes no other */
+	assert_int_equal(desc.speed_mbps, 50000);
 	fake.no_link = false;
 	fake.devices[0].state = IBV_PORT_ACTIVE;
 	fake.event.element.port_num = 1;
