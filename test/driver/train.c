@@ -76,8 +76,9 @@ static void due_install(struct train *train)
 
 	for (uint32_t i = 0; i < episode->hit_count; i++) {
 		struct train_hit *hit = &episode->hits[i];
+		uint64_t from_ns = hit->at_mend ? train->mend_ns : train->start_ns;
 
-		if (!hit->installed && now_ns >= train->start_ns + hit->after_ms * NS_PER_MS) {
+		if (!hit->installed && from_ns && now_ns >= from_ns + hit->after_ms * NS_PER_MS) {
 			hit_install(train, hit);
 		}
 		if (hit->for_ms && hit->installed && !hit->ended &&
@@ -222,6 +223,9 @@ static bool all_fired(const struct train *train)
 
 		bool is_moot = !is_process_hit(hit) && rail_is_dead(train, hit->rail);
 
+		if (hit->at_mend && !train->mend_ns) {
+			continue;
+		}
 		if ((!hit->fired && !is_moot) || (hit->for_ms && !hit->ended)) {
 			return false;
 		}
@@ -309,7 +313,6 @@ void train_step(struct train *train)
 		episode_begin(train);
 		return;
 	}
-	due_install(train);
 	if (train->phase == TRAIN_STRIKE &&
 	    (all_fired(train) || clock_mono_ns() > train->start_ns + STRIKE_MS * NS_PER_MS)) {
 		train->limped_count = 0;
@@ -319,6 +322,7 @@ void train_step(struct train *train)
 		train->mend_ns = clock_mono_ns();
 		train->phase = TRAIN_SETTLE;
 	}
+	due_install(train);
 	if (train->phase == TRAIN_SETTLE) {
 		settle(train);
 	}

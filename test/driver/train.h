@@ -76,6 +76,7 @@ struct train_hit {
 	uint32_t rail;
 	char rule[OPT_TEXT_MAX]; /**< for the fabric; empty for what is done to a process */
 	uint32_t after_ms;       /**< from the start of the episode to its installation */
+	bool at_mend;            /**< from the mending on, so into the rejoining of paths */
 	uint32_t for_ms;         /**< pause, link_mute: how long */
 	bool is_alone;           /**< nothing else of the episode disturbs its repair */
 	bool installed;

@@ -229,6 +229,15 @@ static uint32_t rail_draw(struct draw *draw)
 	return rail;
 }
 
+/** Some come when paths are about to be used again. */
+static void at_mend_draw(struct draw *draw, struct train_hit *hit, uint32_t permille)
+{
+	if (rng_chance(&draw->rng, permille)) {
+		hit->at_mend = true;
+		hit->after_ms = rng_below(&draw->rng, 300);
+	}
+}
+
 static void mains_draw(struct draw *draw)
 {
 	static const uint32_t counts[] = {1, 1, 1, 1, 2, 2, 2, 3, 3, 4};
@@ -239,7 +248,10 @@ static void mains_draw(struct draw *draw)
 		enum train_class class = class_draw(draw);
 
 		if (class < TRAIN_CLASS_COUNT) {
-			rule_draw(draw, hit_add(draw, class, host, rail_draw(draw)), i > 0);
+			struct train_hit *hit = hit_add(draw, class, host, rail_draw(draw));
+
+			rule_draw(draw, hit, i > 0);
+			at_mend_draw(draw, hit, i > 0 ? 200 : 0);
 		}
 	}
 }
@@ -287,6 +299,7 @@ static void link_draw(struct draw *draw)
 
 	hit->after_ms = rng_below(&draw->rng, 3) * rng_below(&draw->rng, 20);
 	hit->for_ms = class == TRAIN_LINK_MUTE ? 10 + rng_below(&draw->rng, 200) : 0;
+	at_mend_draw(draw, hit, 350);
 }
 
 static void pause_draw(struct draw *draw)
@@ -397,5 +410,8 @@ void train_draw_last(struct train_episode *episode, const struct opt_train *opt,
 	}
 	if (rng_chance(&draw.rng, 300)) {
 		link_draw(&draw);
+	}
+	for (uint32_t i = 0; i < episode->hit_count; i++) {
+		episode->hits[i].at_mend = false; /* nothing is mended any more */
 	}
 }

@@ -60,21 +60,25 @@ static void hit_print(FILE *file, const struct train_episode *episode, const str
 		time_text(replayed, sizeof(replayed), hit->replayed_ns, hit->fired_ns),
 		hit->replayed_bytes);
 	if (hit->rule[0]) {
-		fprintf(file, "%s\n", hit->rule);
+		fputs(hit->rule, file);
 	} else {
-		fprintf(file, "%s host=%u after_ms=%u for_ms=%u\n", train_class_name(hit->class),
-			hit->host, hit->after_ms, hit->for_ms);
+		fprintf(file, "%s host=%u for_ms=%u", train_class_name(hit->class), hit->host,
+			hit->for_ms);
 	}
+	fprintf(file, " # %u ms after %s\n", hit->after_ms, hit->at_mend ? "mending" : "the start");
 }
 
 void train_log_episode(struct train *train)
 {
 	const struct train_episode *episode = &train->episode;
 
+	bool is_calm = true; /* after the mending */
+
 	for (uint32_t i = 0; train->log && i < episode->hit_count; i++) {
 		hit_print(train->log, episode, &episode->hits[i]);
+		is_calm = is_calm && !episode->hits[i].at_mend;
 	}
-	if (train->log && train->mend_ns && train->back_ns > train->mend_ns) {
+	if (train->log && is_calm && train->mend_ns && train->back_ns > train->mend_ns) {
 		fprintf(train->log, "back %u %" PRIu64 "\n", episode->number,
 			(train->back_ns - train->mend_ns) / 1000);
 	}

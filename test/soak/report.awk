@@ -38,9 +38,10 @@ function row(list, text, target) {
 		list, count[list], at(list, 0.5), at(list, 0.99), at(list, 1))
 }
 
-/^train / { timers = $3; seed = $2; trains++ }
+/^train / { timers = $3; trains++; paused = 0 }
 
 /^hit / {
+	paused += $3 == "pause"
 	if ($6 == 1) {
 		fired[$3]++
 		total++
@@ -65,7 +66,8 @@ function row(list, text, target) {
 	ends++
 	replayed += $5
 	links += $6
-	call_max = $7 > call_max ? $7 : call_max
+	# A call in which the process was stopped is as long as that.
+	call_max = !paused && $7 > call_max ? $7 : call_max
 }
 
 /^verdict=/ {
