@@ -1,14 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 # The plugin itself: libnccl-net-braid.so, every layer in one module that exports ncclNetPlugin_v*.
 
-add_library(nccl-net-braid MODULE $<TARGET_OBJECTS:braid_plugin_objects>)
+# In Release the module is compiled by itself, so that the whole of it is optimised at once (about a
+# sixth of the instructions per message); everything else links the plain objects of the layers.
+include(CheckIPOSupported)
+set(BRAID_MODULE_LTO OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT BRAID_SANITIZE)
+	check_ipo_supported(RESULT BRAID_MODULE_LTO OUTPUT ignored LANGUAGES C)
+endif()
+
+if(BRAID_MODULE_LTO)
+	file(GLOB module_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.c"
+		"${PROJECT_SOURCE_DIR}/ib/*.c" "${PROJECT_SOURCE_DIR}/oob/*.c"
+		"${PROJECT_SOURCE_DIR}/repair/*.c" "${PROJECT_SOURCE_DIR}/plugin/*.c")
+	add_library(nccl-net-braid MODULE ${module_sources})
+	set_target_properties(nccl-net-braid PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
+	target_link_libraries(nccl-net-braid PRIVATE braid_options braid_libev)
+else()
+	add_library(nccl-net-braid MODULE $<TARGET_OBJECTS:braid_plugin_objects>)
+	set(below ${BRAID_LIBS})
+	list(REMOVE_ITEM below braid_plugin)
+	target_link_libraries(nccl-net-braid PRIVATE braid_options ${below})
+endif()
 set_target_properties(nccl-net-braid PROPERTIES
 	PREFIX lib
 	SUFFIX .so
 	LINK_DEPENDS "${PROJECT_SOURCE_DIR}/plugin/braid.map")
-set(below ${BRAID_LIBS})
-list(REMOVE_ITEM below braid_plugin)
-target_link_libraries(nccl-net-braid PRIVATE braid_options ${below})
 target_link_options(nccl-net-braid PRIVATE
 	-Wl,-soname,libnccl-net-braid.so
 	-Wl,-z,nodelete
