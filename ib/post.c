@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ib/qp.h"
-#include "ib/verbs.h"
+#include "ib/post.h"
 
 #include <arpa/inet.h>
 
@@ -8,54 +7,6 @@ enum {
 	RECV_BATCH = 32,
 	POLL_BATCH = 16
 };
-
-static void fill_write(const struct ib_write *write, struct ibv_send_wr *wr, struct ibv_sge *sge)
-{
-	bool imm = (write->flags & IB_WRITE_WITH_IMM) != 0;
-
-	sge->addr = write->local_addr;
-	sge->length = write->len_bytes;
-	sge->lkey = write->lkey;
-	*wr = (struct ibv_send_wr){
-		.wr_id = write->wr_id,
-		.sg_list = sge,
-		.num_sge = write->len_bytes > 0 ? 1 : 0,
-		.opcode = imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-		.send_flags = ((write->flags & IB_WRITE_SIGNALED) != 0 ? IBV_SEND_SIGNALED : 0u) |
-			      ((write->flags & IB_WRITE_INLINE) != 0 ? IBV_SEND_INLINE : 0u),
-		.imm_data = imm ? htonl(write->imm) : 0,
-		.wr.rdma = {.remote_addr = write->remote_addr, .rkey = write->rkey},
-	};
-}
-
-int ib_qp_post_writes(struct ib_qp *qp, const struct ib_write *writes, unsigned int count,
-		      unsigned int *posted)
-{
-	struct ibv_send_wr wrs[IB_WRITES_MAX];
-	struct ibv_sge sges[IB_WRITES_MAX];
-	struct ibv_send_wr *bad = NULL;
-	int rc;
-
-	ASSERT(count >= 1 && count <= IB_WRITES_MAX);
-	*posted = 0;
-	for (unsigned int i = 0; i < count; i++) {
-		if ((writes[i].flags & IB_WRITE_INLINE) != 0 &&
-		    writes[i].len_bytes > qp->inline_max_bytes) {
-			return -EINVAL;
-		}
-		fill_write(&writes[i], &wrs[i], &sges[i]);
-		if (i > 0) {
-			wrs[i - 1].next = &wrs[i];
-		}
-	}
-	rc = ib_verbs_post_send(qp->qp, wrs, &bad);
-	if (rc == 0) {
-		*posted = count;
-	} else if (bad >= wrs && bad < wrs + count) {
-		*posted = (unsigned int)(bad - wrs);
-	}
-	return rc;
-}
 
 /* *posted grows by what was taken. */
 static int post_batch(struct ib_qp *qp, uint64_t wr_id, unsigned int count, unsigned int *posted)

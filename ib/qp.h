@@ -54,33 +54,6 @@ int ib_qp_reset(struct ib_qp *qp);
 /** Destroy QP and CQ. Zeroed or half-built object is fine. Blocks: worker only. */
 void ib_qp_destroy(struct ib_qp *qp);
 
-enum ib_write_flags {
-	IB_WRITE_SIGNALED = 1,
-	IB_WRITE_INLINE = 2,
-	IB_WRITE_WITH_IMM = 4
-};
-
-struct ib_write {
-	uint64_t wr_id;
-	uint64_t local_addr;
-	uint64_t remote_addr;
-	uint32_t lkey, rkey;
-	uint32_t len_bytes; /* 0 allowed: no gather entry */
-	uint32_t imm;       /* host order here; put on the wire in network order */
-	uint32_t flags;     /* enum ib_write_flags */
-};
-
-enum {
-	IB_WRITES_MAX = 4
-};
-
-/**
- * Post count (1..IB_WRITES_MAX) RDMA writes as one chain, one doorbell. All or nothing is not
- * guaranteed by verbs: on error *posted says how many were taken. -ENOMEM: queue full.
- */
-int ib_qp_post_writes(struct ib_qp *qp, const struct ib_write *writes, unsigned int count,
-		      unsigned int *posted);
-
 /** Post n empty receives with the same wr_id, chained in batches. 0 or -errno; *posted on error. */
 int ib_qp_post_recvs(struct ib_qp *qp, uint64_t wr_id, unsigned int count, unsigned int *posted);
 

@@ -136,30 +136,35 @@ static inline int ib_verbs_err(int rc)
 
 /*
  * Data path: these go through the device's operations, not through the library's symbols. ibverbs
- * post functions return an errno value; poll returns a count or something negative.
+ * post functions return an errno value, poll a count or something negative; neither promises
+ * anything about errno, and looking at it costs a call.
  */
+
+static inline int ib_verbs_data_err(int rc)
+{
+	if (rc > 0) {
+		return -rc;
+	}
+	return rc == -1 ? -EIO : rc;
+}
 
 static inline int ib_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 				     struct ibv_send_wr **bad)
 {
-	errno = 0;
-	return ib_verbs_err(qp->context->ops.post_send(qp, wr, bad));
+	return ib_verbs_data_err(qp->context->ops.post_send(qp, wr, bad));
 }
 
 static inline int ib_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 				     struct ibv_recv_wr **bad)
 {
-	errno = 0;
-	return ib_verbs_err(qp->context->ops.post_recv(qp, wr, bad));
+	return ib_verbs_data_err(qp->context->ops.post_recv(qp, wr, bad));
 }
 
 static inline int ib_verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wcs)
 {
-	int count;
+	int count = cq->context->ops.poll_cq(cq, max, wcs);
 
-	errno = 0;
-	count = cq->context->ops.poll_cq(cq, max, wcs);
-	return count >= 0 ? count : ib_verbs_err(count);
+	return count >= 0 ? count : ib_verbs_data_err(count);
 }
 
 #endif

@@ -136,7 +136,7 @@ void comm_quiesce(struct comm *comm)
 	struct close_wait *waits[PATHS_MAX] = {NULL};
 	bool first;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	first = !comm->is_quiet;
 	comm->is_quiet = true; /* from here on nothing is posted, and no QP takes another's place */
 	comm->end.closing = true;
@@ -167,7 +167,7 @@ static void say_closed(struct comm *comm)
 	struct frame frame = {.type = FRAME_CLOSE};
 	bool is_known;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	is_known = comm->peer_comm != 0; /* no answer is taken any more, so it stays as it is */
 	if (comm->state == COMM_READY) {
 		frame.close.next_seq = comm->role == COMM_RECEIVER ? comm->rx.book.next_seq : 0;

@@ -34,7 +34,6 @@ struct comm *comm_create(enum comm_role role, int dev)
 	comm->state = COMM_OPENING;
 	comm->opened_ns = clock_mono_ns();
 	atomic_init(&comm->refs, 1);
-	pthread_mutex_init(&comm->lock, NULL);
 	return comm;
 }
 
@@ -78,7 +77,6 @@ static void destroy(void *arg)
 	if (comm->link) {
 		oob_link_put(comm->link);
 	}
-	pthread_mutex_destroy(&comm->lock);
 	free(comm);
 	if (listener) {
 		listener_put(listener);

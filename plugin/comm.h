@@ -8,11 +8,11 @@
 #include "include/frame.h"
 #include "include/wire.h"
 #include "oob/link.h"
+#include "plugin/lock.h"
 #include "plugin/worker.h"
 #include "repair/rx.h"
 #include "repair/tx.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -107,7 +107,7 @@ struct comm {
 	 * Excludes data path and repair of this comm. Held for short, non-blocking work only; never
 	 * held while taking the table's lock.
 	 */
-	pthread_mutex_t lock;
+	struct lock lock;
 	enum comm_state state; /* lock */
 	int err;               /* lock; -errno once FAILED */
 	uint64_t opened_ns;
@@ -197,7 +197,12 @@ extern const struct repair_ops comm_repair_ops;
 void comm_repair_limits(struct repair_limits *out);
 
 /* plugin/progress.c */
-void comm_progress(struct comm *comm, uint64_t now_ns);                     /* lock held */
+/**
+ * Enter what the CQs hold, look for acknowledgements, post what can be posted. Lock held. now_ns:
+ * the time, or comm->end.now_ns where a clock would cost too much (the data path): where something
+ * went wrong the clock is read all the same.
+ */
+void comm_progress(struct comm *comm, uint64_t now_ns);
 void comm_poll_path(struct comm *comm, unsigned int path, uint64_t now_ns); /* lock held */
 /** errno for NCCL of a failed comm: -EREMOTEIO and the like; 0 while it lives. Lock held. */
 int comm_error(const struct comm *comm);
@@ -214,7 +219,7 @@ void incidents_tell(void);
  * under the lock. */
 static inline void comm_unlock(struct comm *comm)
 {
-	pthread_mutex_unlock(&comm->lock);
+	lock_give(&comm->lock);
 	/* Relaxed: one that is missed here is told by the next who unlocks any comm. */
 	if (__builtin_expect(atomic_load_explicit(&incidents_wait, memory_order_relaxed), 0)) {
 		incidents_tell();

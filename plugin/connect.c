@@ -77,7 +77,7 @@ static enum comm_state look(struct comm *comm, int *err)
 	uint64_t bound_ns = (unsigned int)runtime_instance()->cfg.connect_timeout_ms * NS_PER_MS;
 	enum comm_state state;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	comm->was_asked_for = true;
 	if (comm->state == COMM_OPENING && clock_mono_ns() - comm->opened_ns > bound_ns) {
 		comm_fail_setup(comm, -ETIMEDOUT, "no answer in BRAID_CONNECT_TIMEOUT_MS");
@@ -152,7 +152,7 @@ static bool take_forgotten(struct comm *comm)
 {
 	bool forgotten;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	forgotten = comm->role == COMM_SENDER && !comm->is_handed;
 	comm->is_handed = comm->is_handed || forgotten;
 	comm_unlock(comm);
@@ -172,7 +172,7 @@ void connect_tick(struct comm *comm, uint32_t step_ms)
 	pthread_t thread;
 	bool forgotten;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	comm->unasked_ms = comm->was_asked_for ? 0 : comm->unasked_ms + step_ms;
 	comm->was_asked_for = false;
 	forgotten = comm->role == COMM_SENDER && !comm->is_handed && comm->unasked_ms > bound_ms;

@@ -9,7 +9,8 @@
 
 /*
  * isend, irecv and test: NCCL's progress thread. The comm's lock is free but during repairs and
- * four times a second. No system call, no allocation (P8).
+ * four times a second. No system call, no allocation (P8), and no clock: the time of the last call
+ * that had one does, as long as nothing fails (plugin/progress.c).
  */
 
 static uint32_t key_mask(const struct comm *comm, const struct memory *memory)
@@ -29,33 +30,31 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 	struct repair_send send = {
 		.cookie = memory, .addr = (uint64_t)(uintptr_t)data, .size_bytes = size};
 	struct request *req;
-	uint64_t now_ns;
 	int rc;
 
 	(void)tag; /* one receive per request: matching is in order */
 	if (size > 0 && !memory) {
 		return -EINVAL;
 	}
-	pthread_mutex_lock(&comm->lock);
-	now_ns = clock_mono_ns();
+	lock_take(&comm->lock);
 	rc = comm_error(comm);
 	req = rc ? NULL : comm_take_request(comm, REQUEST_SEND, memory);
 	if (!req) {
 		goto unlock;
 	}
 	send.key_mask = key_mask(comm, memory);
-	rc = repair_tx_send(&comm->tx, &send, now_ns, &req->seq);
+	rc = repair_tx_send(&comm->tx, &send, comm->end.now_ns, &req->seq);
 	if (rc) {
 		/* The entry would be there by itself; look for faults while NCCL asks again. What
 		 * was sent is looked after by test. */
-		comm_progress(comm, now_ns);
+		comm_progress(comm, comm->end.now_ns);
 		req->busy = false;
 		rc = comm_error(comm);
 		goto unlock;
 	}
 	*request = req;
 unlock:
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return rc;
 }
 
@@ -77,24 +76,22 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 	struct memory *memory = mhs ? mhs[0] : NULL;
 	struct repair_recv recv;
 	struct request *req;
-	uint64_t now_ns;
 	int rc;
 
 	(void)tags;
 	if (n != 1 || (sizes[0] > 0 && !memory)) {
 		return -EINVAL;
 	}
-	pthread_mutex_lock(&comm->lock);
-	now_ns = clock_mono_ns();
+	lock_take(&comm->lock);
 	rc = comm_error(comm);
 	req = rc ? NULL : comm_take_request(comm, REQUEST_RECV, memory);
 	if (!req) {
 		goto unlock;
 	}
 	fill_recv(comm, memory, data[0], sizes[0], &recv);
-	rc = repair_rx_recv(&comm->rx, &recv, now_ns, &req->seq);
+	rc = repair_rx_recv(&comm->rx, &recv, comm->end.now_ns, &req->seq);
 	if (rc == -EAGAIN) {
-		comm_progress(comm, now_ns);
+		comm_progress(comm, comm->end.now_ns);
 	}
 	if (rc) {
 		req->busy = false;
@@ -103,11 +100,11 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 	}
 	*request = req;
 unlock:
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	return rc;
 }
 
-static bool take_done(struct comm *comm, struct request *req, uint64_t now_ns, uint64_t *size_bytes)
+static bool take_done(struct comm *comm, struct request *req, uint64_t *size_bytes)
 {
 	uint32_t path_mask;
 
@@ -126,7 +123,7 @@ static bool take_done(struct comm *comm, struct request *req, uint64_t now_ns, u
 		return true;
 	case REQUEST_FLUSH:
 		*size_bytes = 0;
-		return flush_poll(comm, req, now_ns);
+		return flush_poll(comm, req, clock_mono_ns());
 	}
 	return false;
 }
@@ -151,15 +148,12 @@ static bool is_owed(const struct comm *comm, const struct request *req)
  */
 static bool look(struct comm *comm, struct request *req, uint64_t *size_bytes)
 {
-	uint64_t now_ns;
-
 	if (comm->state == COMM_READY && req->type != REQUEST_FLUSH &&
-	    take_done(comm, req, 0, size_bytes)) {
+	    take_done(comm, req, size_bytes)) {
 		return true;
 	}
-	now_ns = clock_mono_ns();
-	comm_progress(comm, now_ns);
-	return comm->state == COMM_READY && take_done(comm, req, now_ns, size_bytes);
+	comm_progress(comm, comm->end.now_ns);
+	return comm->state == COMM_READY && take_done(comm, req, size_bytes);
 }
 
 int plugin_test(void *request, int *done, int *sizes)
@@ -169,7 +163,7 @@ int plugin_test(void *request, int *done, int *sizes)
 	uint64_t size_bytes = 0;
 	int rc = 0;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	if (look(comm, req, &size_bytes)) {
 		req->busy = false;
 		*done = 1;
@@ -180,7 +174,7 @@ int plugin_test(void *request, int *done, int *sizes)
 			rc = comm_error(comm);
 		}
 	}
-	pthread_mutex_unlock(&comm->lock);
+	comm_unlock(comm);
 	if (*done && sizes) {
 		sizes[0] = (int)size_bytes;
 	}

@@ -28,7 +28,7 @@ static int flush_renew(struct comm *comm, struct comm_path *path, bool only_if_n
 			 strerror(-rc));
 		return rc;
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	if (!only_if_none || !path->has_flush) {
 		struct ib_flush old = path->flush;
 
@@ -51,7 +51,7 @@ void flush_prepare(struct comm *comm)
 		struct comm_path *path = &comm->paths[p];
 		bool wanted;
 
-		pthread_mutex_lock(&comm->lock);
+		lock_take(&comm->lock);
 		comm->wants_flush = true;
 		wanted = comm->end.paths[p].state == PATH_UP && !path->has_flush;
 		comm_unlock(comm);
@@ -66,7 +66,7 @@ int flush_rebuild(struct comm_path *path)
 	struct comm *comm = path->comm;
 	bool wanted;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	wanted = comm->wants_flush;
 	comm_unlock(comm);
 	return wanted ? flush_renew(comm, path, false) : 0;
@@ -126,7 +126,7 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 	if (!memory || memory->type == NCCL_PTR_HOST || runtime_instance()->cfg.gdr_flush_disable) {
 		return 0; /* nothing to wait for */
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	rc = comm_error(comm);
 	req = rc ? NULL : comm_take_request(comm, REQUEST_FLUSH, memory);
 	if (req) {

@@ -76,7 +76,7 @@ static bool is_in_use(struct comm *comm, const struct memory *memory)
 {
 	bool in_use = false;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
 		in_use = in_use || (comm->requests[i].busy && comm->requests[i].memory == memory);
 	}

@@ -21,7 +21,7 @@ static bool swap_qp(struct comm_path *path, struct ib_qp *qp)
 	const struct repair_path *state = &comm->end.paths[path->idx];
 	bool wanted;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	wanted = comm->state == COMM_READY && !comm->is_quiet && state->state == PATH_DOWN &&
 		 state->epoch == path->rejoin_epoch;
 	if (wanted) {
@@ -54,7 +54,7 @@ static void rebuild_job(void *arg)
 		ib_rail_describe(path->rail, &rail);
 		rc = swap_qp(path, &qp) ? flush_rebuild(path) : -ECANCELED;
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	repair_rejoin_built(&comm->end, path->idx, path->rejoin_epoch, rc, &addr, &rail,
 			    clock_mono_ns());
 	comm_unlock(comm);
@@ -69,7 +69,7 @@ static void join_job(void *arg)
 
 	rc = ib_qp_connect(&path->qp, &path->peer_rail, &path->rejoin_peer,
 			   &runtime_instance()->cfg, path->traffic_class);
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	repair_rejoin_joined(&comm->end, path->idx, path->rejoin_epoch, rc, clock_mono_ns());
 	comm_unlock(comm);
 	comm_put(comm);

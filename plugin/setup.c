@@ -15,7 +15,7 @@ bool setup_give_up(struct comm *comm, int err, const char *why)
 {
 	bool changed;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	changed = comm_fail_setup(comm, err, why);
 	comm_unlock(comm);
 	if (changed && comm->role == COMM_RECEIVER) {
@@ -127,7 +127,7 @@ static void open_job(void *arg)
 	describe_area(comm, comm->rings.cts, sizeof(struct wire_cts) * WINDOW_MSGS, &open->cts);
 	describe_area(comm, comm->rings.acks, sizeof(struct wire_ack) * PATHS_MAX, &open->acks);
 	describe_probes(comm, &open->probes);
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	comm->expect = FRAME_OPENED;
 	comm_unlock(comm);
 	rc = comm_send(comm, &frame);
@@ -249,7 +249,7 @@ static void accept_job(void *arg)
 	describe_area(comm, comm->rings.records, sizeof(struct wire_record) * WIRE_RECORDS,
 		      &frame.opened.records);
 	describe_probes(comm, &frame.opened.probes);
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	comm->expect = FRAME_PATHS;
 	comm_unlock(comm);
 	comm_send(comm, &frame);
@@ -340,7 +340,7 @@ static void opened_job(void *arg)
 	comm->peer_probe_addr = opened->probes.addr;
 	snprintf(comm->peer_dev, sizeof(comm->peer_dev), "%s", opened->dev);
 	connect_pairs(comm, opened, &frame.paths);
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	comm->expect = FRAME_READY;
 	comm_unlock(comm);
 	comm_send(comm, &frame);
@@ -403,7 +403,7 @@ static bool become_ready(struct comm *comm, uint32_t mask)
 	unsigned int up_count = 0;
 	bool ready;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	ready = comm->state == COMM_OPENING;
 	if (ready) {
 		init_end(comm);
@@ -515,7 +515,7 @@ void setup_on_frame(struct comm *comm, const struct frame *frame)
 			      frame->refused.reason);
 		return;
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	expected = comm->state == COMM_OPENING && frame->type == comm->expect;
 	if (expected) {
 		comm->expect = FRAME_NONE;

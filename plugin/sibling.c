@@ -31,7 +31,7 @@ static void fault_pair(struct comm *comm, void *arg)
 	if (comm->id == pair->comm_id) {
 		return;
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
 		peer = oob_link_peer(comm->link);

@@ -71,7 +71,7 @@ static void on_end_frame(struct comm *comm, const struct frame *frame)
 {
 	uint64_t now_ns;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	if (comm->state == COMM_READY) {
 		comm_take_frame(comm, frame, now_ns);
@@ -158,7 +158,7 @@ static void fail_of_peer(struct comm *comm, void *arg)
 		return;
 	}
 	setup_give_up(comm, gone->err ? gone->err : -ECONNRESET, gone->why);
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	if (comm->state == COMM_READY) {
 		if (gone->err == -ESHUTDOWN) {
 			comm->end.peer_closed = true;
@@ -216,7 +216,7 @@ static void hint_paths(struct comm *comm, void *arg)
 	const struct rail_fault *back = arg;
 	uint64_t now_ns;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
 		if (comm->paths[p].rail->ctx == back->rail->ctx &&
@@ -232,7 +232,7 @@ static void fault_paths(struct comm *comm, void *arg)
 	const struct rail_fault *fault = arg;
 	uint64_t now_ns;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
 		if (concerns(fault, &comm->paths[p])) {
@@ -289,7 +289,7 @@ static void tick_comm(struct comm *comm, void *arg)
 	uint64_t now_ns;
 	bool opening;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	opening = comm->state == COMM_OPENING;
 	if (comm->state == COMM_READY) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ib/post.h"
 #include "include/clock.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
@@ -8,6 +9,7 @@
 #include "repair/fence.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 /*
@@ -37,12 +39,28 @@ void comm_repair_limits(struct repair_limits *out)
 }
 
 /* A full queue is told apart from a broken one: nothing was posted and verbs said ENOMEM. */
-static int post(struct comm_path *path, const struct ib_write *writes, unsigned int count)
+static inline __attribute__((always_inline)) int
+post_chain(struct comm_path *path, struct ibv_send_wr *wrs, unsigned int count)
 {
-	unsigned int posted = 0;
-	int rc = ib_qp_post_writes(&path->qp, writes, count, &posted);
+	unsigned int posted;
+	int rc = ib_qp_post_chain(&path->qp, wrs, count, &posted);
 
-	return rc == -ENOMEM && posted == 0 ? -EAGAIN : rc;
+	if (__builtin_expect(rc != 0, 0)) {
+		/* The data path has no clock, and this may be a fault. */
+		repair_end_at(&path->comm->end, clock_mono_ns());
+		rc = rc == -ENOMEM && posted == 0 ? -EAGAIN : rc;
+	}
+	return rc;
+}
+
+static inline __attribute__((always_inline)) int post(struct comm_path *path,
+						      const struct ib_write *write)
+{
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	ib_write_fill(write, &wr, &sge);
+	return post_chain(path, &wr, 1);
 }
 
 static uint32_t inline_flag(const struct comm_path *path, uint32_t len_bytes)
@@ -72,7 +90,7 @@ static int post_whole(struct comm_path *path, const struct repair_piece *piece,
 		write.remote_addr = path->comm->peer_record_addr;
 		write.rkey = path->record_rkey;
 	}
-	return post(path, &write, 1);
+	return post(path, &write);
 }
 
 static int op_post_piece(void *ctx, const struct repair_piece *piece)
@@ -81,7 +99,8 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 	struct comm_path *path = &comm->paths[piece->path];
 	const struct memory *memory = piece->cookie;
 	struct wire_record *record = &comm->rings.records[piece->record_idx];
-	struct ib_write writes[2];
+	struct ibv_send_wr wrs[2];
+	struct ibv_sge sges[2];
 
 	if (comm->is_quiet) {
 		return -EAGAIN; /* the memory it would be sent from may be gone */
@@ -89,26 +108,28 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 	if (piece->whole) {
 		return post_whole(path, piece, memory);
 	}
-	*record = piece->record;
-	writes[0] = (struct ib_write){.wr_id = piece->part_wr_id,
-				      .local_addr = piece->local_addr,
-				      .remote_addr = piece->remote_addr,
-				      .lkey = memory->mr->lkeys[path->rail->idx],
-				      .rkey = piece->rkey,
-				      .len_bytes = piece->len_bytes};
-	writes[1] = (struct ib_write){
-		.wr_id = piece->wr_id,
-		.local_addr = (uint64_t)(uintptr_t)record,
-		.remote_addr =
-			comm->peer_record_addr + piece->record_idx * sizeof(struct wire_record),
-		.lkey = comm->rings.mr->lkeys[path->rail->idx],
-		.rkey = path->record_rkey,
-		.len_bytes = WIRE_RECORD_BYTES,
-		.imm = piece->imm,
-		.flags = IB_WRITE_SIGNALED | IB_WRITE_WITH_IMM |
-			 inline_flag(path, WIRE_RECORD_BYTES),
-	};
-	return post(path, writes, 2);
+	memcpy(record, &piece->record, WIRE_RECORD_BYTES);
+	ib_write_fill(&(struct ib_write){.wr_id = piece->part_wr_id,
+					 .local_addr = piece->local_addr,
+					 .remote_addr = piece->remote_addr,
+					 .lkey = memory->mr->lkeys[path->rail->idx],
+					 .rkey = piece->rkey,
+					 .len_bytes = piece->len_bytes},
+		      &wrs[0], &sges[0]);
+	ib_write_fill(
+		&(struct ib_write){.wr_id = piece->wr_id,
+				   .local_addr = (uint64_t)(uintptr_t)record,
+				   .remote_addr = comm->peer_record_addr +
+						  piece->record_idx * sizeof(struct wire_record),
+				   .lkey = comm->rings.mr->lkeys[path->rail->idx],
+				   .rkey = path->record_rkey,
+				   .len_bytes = WIRE_RECORD_BYTES,
+				   .imm = piece->imm,
+				   .flags = IB_WRITE_SIGNALED | IB_WRITE_WITH_IMM |
+					    inline_flag(path, WIRE_RECORD_BYTES)},
+		&wrs[1], &sges[1]);
+	wrs[0].next = &wrs[1];
+	return post_chain(path, wrs, 2);
 }
 
 static int op_post_cts(void *ctx, unsigned int p, unsigned int slot, uint64_t wr_id, bool signalled)
@@ -127,7 +148,7 @@ static int op_post_cts(void *ctx, unsigned int p, unsigned int slot, uint64_t wr
 		.flags = (signalled ? IB_WRITE_SIGNALED : 0u) | inline_flag(path, len),
 	};
 
-	return post(path, &write, 1);
+	return post(path, &write);
 }
 
 static int op_post_ack(void *ctx, unsigned int p, uint64_t next_seq, uint64_t wr_id, bool signalled)
@@ -148,7 +169,7 @@ static int op_post_ack(void *ctx, unsigned int p, uint64_t next_seq, uint64_t wr
 
 	/* Not inline: an earlier write may pick up the larger value, which is true as well. */
 	__atomic_store_n(&ack->next_seq, next_seq, __ATOMIC_RELEASE);
-	return post(path, &write, 1);
+	return post(path, &write);
 }
 
 static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)
@@ -163,7 +184,7 @@ static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)
 				 .rkey = sends ? path->record_rkey : path->cts_rkey,
 				 .flags = IB_WRITE_SIGNALED};
 
-	return post(path, &write, 1);
+	return post(path, &write);
 }
 
 static int op_post_probe(void *ctx, unsigned int p, uint64_t wr_id)
@@ -181,15 +202,19 @@ static int op_post_probe(void *ctx, unsigned int p, uint64_t wr_id)
 		.flags = IB_WRITE_SIGNALED,
 	};
 
-	return post(path, &write, 1);
+	return post(path, &write);
 }
 
 static int op_post_recvs(void *ctx, unsigned int p, uint64_t wr_id, unsigned int count,
 			 unsigned int *posted)
 {
 	struct comm *comm = ctx;
+	int rc = ib_qp_post_recvs(&comm->paths[p].qp, wr_id, count, posted);
 
-	return ib_qp_post_recvs(&comm->paths[p].qp, wr_id, count, posted);
+	if (rc) {
+		repair_end_at(&comm->end, clock_mono_ns());
+	}
+	return rc;
 }
 
 /*
@@ -220,7 +245,7 @@ static void fence_job(void *arg)
 	if (ib_qp_fence(&path->qp)) {
 		outcome = is_device_fatal(path->rail) ? FENCE_DEAD : FENCE_REFUSED;
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	if (outcome == FENCE_DEAD) {
 		comm_poll_path(comm, path->idx, now_ns); /* what its CQ still holds counts */
@@ -237,14 +262,14 @@ static void cut_job(void *arg)
 	struct comm *comm = path->comm;
 	int rc;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	comm_poll_path(comm, path->idx, clock_mono_ns());
 	comm_unlock(comm);
 	rc = ib_qp_reset(&path->qp);
 	if (rc && is_device_fatal(path->rail)) {
 		rc = 0;
 	}
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	repair_fence_cut(&comm->end, path->idx, rc, clock_mono_ns());
 	comm_progress(comm, clock_mono_ns());
 	comm_unlock(comm);

@@ -50,34 +50,6 @@ void repair_end_absent(struct repair_end *end, unsigned int p, uint32_t weight, 
 	rejoin_begin(end, p);
 }
 
-uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int p, enum wr_kind kind)
-{
-	const struct repair_path *path = &end->paths[p];
-
-	return wr_id_pack((struct wr_id){.kind = kind,
-					 .path = (uint8_t)p,
-					 .epoch_low = (uint16_t)path->epoch,
-					 .idx = kind == WR_KIND_RECV ? 0 : wrq_next(&path->sq)});
-}
-
-int repair_end_posted(struct repair_end *end, unsigned int p, struct wrq_item item, int rc)
-{
-	struct repair_path *path = &end->paths[p];
-
-	if (rc == -EAGAIN) {
-		return rc;
-	}
-	stall_note_post(path, item.signalled, end->now_ns);
-	/* On an error a part of the chain may be in the queue: it counts as posted until flushed.
-	 */
-	wrq_push(&path->sq, item);
-	path->inflight_bytes += item.len_bytes;
-	if (rc) {
-		repair_end_fault(end, p, CAUSE_POST_FAILED, end->now_ns);
-	}
-	return 0;
-}
-
 static void retire_to(struct repair_end *end, unsigned int p, uint32_t idx)
 {
 	struct repair_path *path = &end->paths[p];
@@ -92,7 +64,7 @@ static void retire_to(struct repair_end *end, unsigned int p, uint32_t idx)
 		path->inflight_bytes -= item.len_bytes;
 		end->role->retire(end, p, item);
 	}
-	stall_note_progress(path, end->now_ns);
+	stall_note_progress(path);
 }
 
 static void take_completion(struct repair_end *end, struct wr_id id, const struct repair_wc *wc)
@@ -111,7 +83,7 @@ static void take_completion(struct repair_end *end, struct wr_id id, const struc
 		}
 		path->recvs_out--;
 		if (wc->cause == CAUSE_NONE) {
-			stall_note_progress(path, end->now_ns);
+			stall_note_progress(path);
 			end->role->arrived(end, id.path, wc->imm, wc->len_bytes);
 		}
 		break;

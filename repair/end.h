@@ -9,7 +9,9 @@
 #include "include/wr_id.h"
 #include "repair/path.h"
 #include "repair/plan.h"
+#include "repair/stall.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,7 +35,7 @@ struct repair_piece {
 	uint32_t imm;
 	bool whole;                /* one write with immediate; no record */
 	unsigned int record_idx;   /* place in the receiver's record ring */
-	struct wire_record record; /* valid unless whole */
+	struct wire_record record; /* valid unless whole; seq and piece always. No pad */
 };
 
 enum repair_report_kind {
@@ -157,11 +159,15 @@ struct repair_wc {
 	uint32_t len_bytes;
 };
 
-/** Time of the call in progress; it never runs backwards, or a path would look silent for ages. */
+/**
+ * Time of the call in progress. It never runs backwards, or a path would look silent for ages: a
+ * caller may have taken its time before something that failed had the clock read again.
+ */
 static inline void repair_end_at(struct repair_end *end, uint64_t now_ns)
 {
-	ASSERT(now_ns >= end->now_ns);
-	end->now_ns = now_ns;
+	if (now_ns > end->now_ns) {
+		end->now_ns = now_ns;
+	}
 }
 
 /** Path p is up on both ends with epoch 1. Weight > 0. The receiver posts its receives here. */
@@ -205,9 +211,39 @@ bool repair_end_is_repairing(const struct repair_end *end);
 /* For tx.c and rx.c. */
 void repair_end_init(struct repair_end *end, const struct repair_role *role,
 		     const struct repair_ops *ops, void *ctx, const struct repair_limits *limits);
-uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int path, enum wr_kind kind);
+
+/* Inline: for each piece, clear-to-send entry and acknowledgement. */
+
+static inline uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int p,
+					enum wr_kind kind)
+{
+	const struct repair_path *path = &end->paths[p];
+
+	return wr_id_pack((struct wr_id){.kind = kind,
+					 .path = (uint8_t)p,
+					 .epoch_low = (uint16_t)path->epoch,
+					 .idx = kind == WR_KIND_RECV ? 0 : wrq_next(&path->sq)});
+}
+
 /** Account for a posting attempt: 0 pushes the item, an error other than -EAGAIN faults the path.
  */
-int repair_end_posted(struct repair_end *end, unsigned int path, struct wrq_item item, int rc);
+static inline int repair_end_posted(struct repair_end *end, unsigned int p, struct wrq_item item,
+				    int rc)
+{
+	struct repair_path *path = &end->paths[p];
+
+	if (rc == -EAGAIN) {
+		return rc;
+	}
+	stall_note_post(path, item.signalled);
+	/* On an error a part of the chain may be in the queue: it counts as posted until flushed.
+	 */
+	wrq_push(&path->sq, item);
+	path->inflight_bytes += item.len_bytes;
+	if (rc) {
+		repair_end_fault(end, p, CAUSE_POST_FAILED, end->now_ns);
+	}
+	return 0;
+}
 
 #endif

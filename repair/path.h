@@ -93,7 +93,9 @@ struct repair_path {
 	enum cause fenced_cause; /* that it names */
 	uint64_t down_ns;        /* fault that ended its last time UP */
 	enum cause down_cause;   /* and why */
-	uint64_t posted_ns;      /* last post */
+	/* since the last tick: something was posted, came back, the wait for it began */
+	bool has_posted, has_moved, has_begun;
+	uint64_t posted_ns;      /* last post, as of a tick */
 	uint64_t progress_ns;    /* last completion, or start of waiting for one */
 	uint64_t moved_ns;       /* last completion */
 	uint64_t asked_ns;       /* when the peer was asked about a stall; 0: not */

@@ -315,7 +315,7 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 {
 	struct repair_rx_slot *slot = &rx->slots[wire_slot(rx->book.posted_seq)];
 
-	rx->end.now_ns = now_ns;
+	repair_end_at(&rx->end, now_ns);
 	if (rx->end.failed) {
 		return -EIO;
 	}

@@ -3,6 +3,7 @@
 
 #include "include/clock.h"
 #include "include/log.h"
+#include "repair/end.h"
 
 enum {
 	SLOWEST_BYTES_PER_MS = 10000, /* 10 MB/s: slower than this counts as not moving */
@@ -10,25 +11,23 @@ enum {
 	ASK_AGAIN = 10,
 };
 
-static void restart(struct repair_path *path, uint64_t now_ns)
+/* What happened since the last look happened now. */
+static void settle(struct repair_path *path, uint64_t now_ns)
 {
-	path->progress_ns = now_ns;
-	path->asked_ns = 0;
-	path->stalled_ns = 0;
-}
-
-void stall_note_post(struct repair_path *path, bool signalled, uint64_t now_ns)
-{
-	path->posted_ns = now_ns;
-	if (signalled && path->sq.signalled_out == 0) {
-		restart(path, now_ns);
+	if (path->has_posted) {
+		path->posted_ns = now_ns;
 	}
-}
-
-void stall_note_progress(struct repair_path *path, uint64_t now_ns)
-{
-	path->moved_ns = now_ns;
-	restart(path, now_ns);
+	if (path->has_moved) {
+		path->moved_ns = now_ns;
+	}
+	if (path->has_moved || path->has_begun) {
+		path->progress_ns = now_ns;
+		path->asked_ns = 0;
+		path->stalled_ns = 0;
+	}
+	path->has_posted = false;
+	path->has_moved = false;
+	path->has_begun = false;
 }
 
 static uint64_t bound_ns(const struct repair_end *end, const struct repair_path *path)
@@ -56,6 +55,7 @@ void stall_tick(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
 
+	settle(path, end->now_ns);
 	if (end->limits.stall_ms == 0 || path->state != PATH_UP) {
 		return;
 	}
@@ -63,6 +63,7 @@ void stall_tick(struct repair_end *end, unsigned int p)
 		if ((wrq_out(&path->sq) > 0 || end->role->waits(end)) &&
 		    end->now_ns - last_sign_ns(path) >= end->limits.stall_ms * NS_PER_MS) {
 			end->role->probe(end, p);
+			settle(path, end->now_ns);
 		}
 		return;
 	}
@@ -110,8 +111,12 @@ static uint32_t find_guilty(const struct repair_end *end)
 
 void stall_answered(struct repair_end *end)
 {
-	uint32_t guilty = find_guilty(end);
+	uint32_t guilty;
 
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		settle(&end->paths[p], end->now_ns);
+	}
+	guilty = find_guilty(end);
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		struct repair_path *path = &end->paths[p];
 

@@ -2,7 +2,9 @@
 #ifndef BRAID_REPAIR_STALL_H
 #define BRAID_REPAIR_STALL_H
 
-#include "repair/end.h"
+#include "repair/path.h"
+
+struct repair_end;
 
 /**
  * The stall clock: finds paths whose HCA never reports an error (endless retries, a dead HCA). It
@@ -25,7 +27,23 @@
 void stall_tick(struct repair_end *end, unsigned int path);
 void stall_answered(struct repair_end *end);
 
-void stall_note_post(struct repair_path *path, bool signalled, uint64_t now_ns);
-void stall_note_progress(struct repair_path *path, uint64_t now_ns);
+/*
+ * The data path reads no clock: it notes that something happened, and the next tick, or answer,
+ * takes the time of that. A path so looks alive for one tick longer than it was.
+ */
+
+static inline void stall_note_progress(struct repair_path *path)
+{
+	path->has_moved = true;
+}
+
+/** Before the item is pushed. Waiting begins with the first signalled item. */
+static inline void stall_note_post(struct repair_path *path, bool signalled)
+{
+	path->has_posted = true;
+	if (signalled && path->sq.signalled_out == 0) {
+		path->has_begun = true;
+	}
+}
 
 #endif

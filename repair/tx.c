@@ -36,20 +36,28 @@ static bool read_line(const void *line, uint64_t seq, void *copy)
 	       ((const uint64_t *)copy)[7] == seq;
 }
 
+/* The second line is read, and valid in the copy, only when there are paths for it. */
 static bool read_cts(const struct repair_tx *tx, uint64_t seq, struct wire_cts *copy)
 {
 	const struct wire_cts *entry = &tx->cts[wire_slot(seq)];
 
-	if (!read_line(&entry->l0, seq, &copy->l0)) {
-		return false;
-	}
-	if (tx->end.path_count <= 8) {
-		memset(&copy->l1, 0, sizeof(copy->l1));
-		return true;
-	}
-	return read_line(&entry->l1, seq, &copy->l1);
+	return read_line(&entry->l0, seq, &copy->l0) &&
+	       (tx->end.path_count <= 8 || read_line(&entry->l1, seq, &copy->l1));
 }
 
+static void fill_record(const struct repair_tx_msg *msg, unsigned int piece, uint32_t epoch,
+			struct repair_piece *out)
+{
+	out->record_idx = wire_record_idx(msg->seq, piece);
+	out->record.total_bytes = msg->size_bytes;
+	out->record.offset_bytes = plan_piece_offset_bytes(msg->cut, piece);
+	out->record.len_bytes = out->len_bytes;
+	out->record.epoch = epoch;
+	out->record.pieces = (uint16_t)msg->cut.pieces;
+	out->record.reserved = 0;
+}
+
+/* What only a record needs is left alone for a whole message. */
 static void fill_piece(const struct repair_tx *tx, const struct repair_tx_msg *msg,
 		       unsigned int piece, struct repair_piece *out)
 {
@@ -57,26 +65,22 @@ static void fill_piece(const struct repair_tx *tx, const struct repair_tx_msg *m
 	uint64_t offset = plan_piece_offset_bytes(msg->cut, piece);
 
 	out->wr_id = repair_end_wr_id(&tx->end, out->path, WR_KIND_ITEM);
-	out->part_wr_id = repair_end_wr_id(&tx->end, out->path, WR_KIND_PART);
 	out->cookie = msg->cookie;
 	out->local_addr = msg->local_addr + offset;
 	out->remote_addr = msg->remote_addr + offset;
-	out->len_bytes = plan_piece_len_bytes(msg->cut, msg->size_bytes, piece);
 	out->rkey = msg->rkeys[out->path];
 	out->whole = msg->whole;
-	out->record_idx = wire_record_idx(msg->seq, piece);
+	out->record.seq = msg->seq;
+	out->record.piece = (uint16_t)piece;
 	out->imm = wire_imm_pack(
 		(struct wire_imm){.kind = msg->whole ? WIRE_IMM_WHOLE : WIRE_IMM_RECORD,
 				  .epoch_low = (uint8_t)path->epoch,
 				  .piece = (uint8_t)piece,
 				  .seq_low = (uint16_t)msg->seq});
-	out->record = (struct wire_record){.seq = msg->seq,
-					   .total_bytes = msg->size_bytes,
-					   .offset_bytes = offset,
-					   .len_bytes = out->len_bytes,
-					   .epoch = path->epoch,
-					   .piece = (uint16_t)piece,
-					   .pieces = (uint16_t)msg->cut.pieces};
+	if (!msg->whole) {
+		out->part_wr_id = repair_end_wr_id(&tx->end, out->path, WR_KIND_PART);
+		fill_record(msg, piece, path->epoch, out);
+	}
 }
 
 /* Post one pending piece. False when no path can take it now. */
@@ -85,7 +89,7 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	uint32_t len = plan_piece_len_bytes(msg->cut, msg->size_bytes, piece);
 	int p = plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count, msg->key_mask,
 			  len, tx->end.limits.window_bytes);
-	struct repair_piece out; /* fill_piece() sets every field */
+	struct repair_piece out; /* fill_piece() sets what is read */
 	struct wrq_item item = {.kind = WRQ_PIECE,
 				.slot = (uint8_t)wire_slot(msg->seq),
 				.piece = (uint8_t)piece,
@@ -96,6 +100,7 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 		return false;
 	}
 	out.path = (unsigned int)p;
+	out.len_bytes = len;
 	fill_piece(tx, msg, piece, &out);
 	/* Booked before the attempt: a post that fails half way is the path's until it is fenced.
 	 */
@@ -281,28 +286,34 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
 	tx->pump_seq = 1;
 }
 
+/* Every field by itself: the record is large, and most of it is keys that are copied anyway. */
 static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 		     const struct wire_cts *cts)
 {
 	struct repair_tx_msg *msg = &tx->msgs[wire_slot(tx->next_seq)];
+	uint64_t size_bytes = send->size_bytes;
 
-	*msg = (struct repair_tx_msg){.seq = tx->next_seq,
-				      .open = true,
-				      .cookie = send->cookie,
-				      .local_addr = send->addr,
-				      .remote_addr = cts->l0.addr,
-				      .size_bytes = send->size_bytes};
-	if (msg->size_bytes > cts->l0.size_bytes) {
-		msg->size_bytes = cts->l0.size_bytes;
+	if (size_bytes > cts->l0.size_bytes) {
+		size_bytes = cts->l0.size_bytes;
 	}
-	msg->whole = msg->size_bytes <= tx->end.limits.small_bytes;
-	msg->cut = msg->whole ? (struct plan_cut){1, msg->size_bytes}
-			      : plan_cut(msg->size_bytes, tx->end.limits.piece_min_bytes);
+	msg->seq = tx->next_seq;
+	msg->open = true;
+	msg->cookie = send->cookie;
+	msg->local_addr = send->addr;
+	msg->remote_addr = cts->l0.addr;
+	msg->size_bytes = size_bytes;
+	msg->whole = size_bytes <= tx->end.limits.small_bytes;
+	msg->cut = msg->whole ? (struct plan_cut){1, size_bytes}
+			      : plan_cut(size_bytes, tx->end.limits.piece_min_bytes);
 	/* Nothing is read or written by an empty message: every path will do. */
-	msg->key_mask = msg->size_bytes ? send->key_mask & cts->l0.key_mask : UINT32_MAX;
+	msg->key_mask = size_bytes ? send->key_mask & cts->l0.key_mask : UINT32_MAX;
 	memcpy(msg->rkeys, cts->l0.rkeys, sizeof(cts->l0.rkeys));
-	memcpy(msg->rkeys + 8, cts->l1.rkeys, sizeof(cts->l1.rkeys));
+	if (tx->end.path_count > 8) {
+		memcpy(msg->rkeys + 8, cts->l1.rkeys, sizeof(cts->l1.rkeys));
+	}
 	msg->pending = all_pieces(msg->cut);
+	memset(msg->sent, 0, sizeof(msg->sent));
+	msg->wrs_out = 0;
 }
 
 int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,
@@ -310,7 +321,7 @@ int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_
 {
 	struct wire_cts cts;
 
-	tx->end.now_ns = now_ns;
+	repair_end_at(&tx->end, now_ns);
 	if (tx->end.failed) {
 		return -EIO;
 	}
@@ -365,7 +376,7 @@ void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq, uint64_t now_ns
 {
 	struct repair_end *end = &tx->end;
 
-	end->now_ns = now_ns;
+	repair_end_at(end, now_ns);
 	note_acked(tx, next_seq);
 	end->peer_closed = true;
 	if (tx->acked_seq < tx->next_seq) {

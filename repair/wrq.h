@@ -2,6 +2,9 @@
 #ifndef BRAID_REPAIR_WRQ_H
 #define BRAID_REPAIR_WRQ_H
 
+#include "include/log.h"
+
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,13 +58,35 @@ static inline uint32_t wrq_next(const struct wrq *q)
 	return q->posted;
 }
 
+static_assert((WRQ_ITEMS & (WRQ_ITEMS - 1)) == 0, "free-running indices need a power of two");
+
+/* Inline: once or more for each message. */
+
 /** Record an item as posted. There must be room (the marker may use the last place). */
-void wrq_push(struct wrq *q, struct wrq_item item);
+static inline void wrq_push(struct wrq *q, struct wrq_item item)
+{
+	ASSERT(wrq_out(q) < WRQ_ITEMS);
+	ASSERT(item.kind < WRQ_KIND_COUNT);
+	q->items[q->posted % WRQ_ITEMS] = item;
+	q->posted++;
+	q->signalled_out += item.signalled;
+}
 
 /** True when idx is posted and not done: anything else is a completion we do not know. */
-bool wrq_knows(const struct wrq *q, uint32_t idx);
+static inline bool wrq_knows(const struct wrq *q, uint32_t idx)
+{
+	return idx - q->done < wrq_out(q);
+}
 
 /** Take the oldest item off. There must be one. */
-struct wrq_item wrq_pop(struct wrq *q);
+static inline struct wrq_item wrq_pop(struct wrq *q)
+{
+	struct wrq_item item = q->items[q->done % WRQ_ITEMS];
+
+	ASSERT(wrq_out(q) > 0);
+	q->done++;
+	q->signalled_out -= item.signalled;
+	return item;
+}
 
 #endif

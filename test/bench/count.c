@@ -22,7 +22,7 @@ const char *const count_kind_names[COUNT_KIND_COUNT] = {
 
 enum {
 	WARM_BURSTS = 4,
-	REST_MS = 8,
+	REST_MS = 15,
 };
 
 /** One scenario; `counted` is what this pass counts. */

@@ -32,9 +32,9 @@ static enum path_state state_of(void *end, unsigned int path)
 	struct comm *comm = end;
 	enum path_state state;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	state = comm->end.paths[path].state;
-	pthread_mutex_unlock(&comm->lock);
+	lock_give(&comm->lock);
 	return state;
 }
 

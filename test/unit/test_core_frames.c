@@ -22,9 +22,9 @@ static enum frame_type expected(void)
 {
 	enum frame_type type;
 
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	type = comm->state == COMM_OPENING ? comm->expect : FRAME_TYPE_COUNT;
-	pthread_mutex_unlock(&comm->lock);
+	lock_give(&comm->lock);
 	return type;
 }
 
@@ -259,12 +259,12 @@ static void test_before_ready(void **state)
 	frame.ready.path_mask = 3;
 	setup_on_frame(comm, &frame);
 	assert_int_equal(settle(), FRAME_TYPE_COUNT);
-	pthread_mutex_lock(&comm->lock);
+	lock_take(&comm->lock);
 	assert_int_equal(comm->state, COMM_READY);
 	assert_int_equal(comm->end.paths[0].state, PATH_UP);
 	assert_int_not_equal(comm->end.paths[1].state, PATH_UP);
 	assert_int_equal(comm->end.paths[1].cause, CAUSE_PORT_DOWN);
-	pthread_mutex_unlock(&comm->lock);
+	lock_give(&comm->lock);
 	comm_put(comm);
 	assert_int_equal(plugin_connect(0, -1, pair.handle, &pair.send), 0);
 	plugin_close_send(pair.send);

@@ -440,6 +440,7 @@ static void test_stall_of_all(void **state)
 	(void)state;
 	tx.end.path_count = 1;
 	send_one();
+	repair_end_tick(&tx.end, 10ull * MS); /* takes the time of the post */
 	repair_end_tick(&tx.end, 250ull * MS);
 	assert_int_equal(fake.ask_count, 1);
 	repair_end_answered(&tx.end, 251ull * MS);

@@ -8,7 +8,7 @@
 
 #include "ib/flush.h"
 #include "ib/mr.h"
-#include "ib/qp.h"
+#include "ib/post.h"
 #include "ib_tree.h"
 #include "include/clock.h"
 

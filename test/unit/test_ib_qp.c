@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ib/flush.h"
-#include "ib/qp.h"
+#include "ib/post.h"
 #include "ib_fake.h"
 
 #include <arpa/inet.h>

@@ -34,11 +34,8 @@ static void sink(int level, unsigned long flags, const char *file, int line, con
 	va_start(args, fmt);
 	vsnprintf(lines[line_count++], sizeof(lines[0]), fmt, args);
 	va_end(args);
-	if (pthread_mutex_trylock(&comm.lock)) {
-		lock_was_free = false;
-	} else {
-		pthread_mutex_unlock(&comm.lock);
-	}
+	lock_was_free = lock_was_free &&
+			atomic_load_explicit(&comm.lock.word, memory_order_relaxed) == LOCK_FREE;
 }
 
 static int setup(void **state)
@@ -46,7 +43,6 @@ static int setup(void **state)
 	(void)state;
 	memset(&comm, 0, sizeof(comm));
 	memset(lines, 0, sizeof(lines));
-	pthread_mutex_init(&comm.lock, NULL);
 	comm.id = 7;
 	comm.path_count = 1;
 	comm.paths[0].comm = &comm;
@@ -66,7 +62,7 @@ static void report(enum repair_report_kind kind, enum cause cause)
 static void test_not_under_the_lock(void **state)
 {
 	(void)state;
-	pthread_mutex_lock(&comm.lock);
+	lock_take(&comm.lock);
 	report(REPAIR_REPORT_FAULT, CAUSE_PORT_DOWN);
 	assert_int_equal(line_count, 0);
 	comm_unlock(&comm);
@@ -88,7 +84,7 @@ static void test_in_order(void **state)
 					    "path_probing", "path_up",   "peer_gone"};
 
 	(void)state;
-	pthread_mutex_lock(&comm.lock);
+	lock_take(&comm.lock);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		report(kinds[i], CAUSE_PEER_GONE); /* no CLOSE goes to a peer that is gone */
 	}
@@ -99,7 +95,7 @@ static void test_in_order(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		assert_non_null(strstr(lines[i], names[i]));
 	}
-	pthread_mutex_lock(&comm.lock);
+	lock_take(&comm.lock);
 	comm_unlock(&comm);
 	assert_int_equal(line_count, 6); /* once */
 }

@@ -389,11 +389,13 @@ static void test_probe_while_waiting(void **state)
 	repair_end_tick(&rx.end, 300ull * MS);
 	assert_int_equal(fake.ack_count, 0); /* nothing is owed */
 	assert_int_equal(post(100, &seq), 0);
+	repair_end_tick(&rx.end, 300ull * MS); /* takes the time of the post, on path 0 */
+	assert_int_equal(fake.ack_count, 2);
 	repair_end_tick(&rx.end, 500ull * MS);
 	assert_int_equal(fake.ack_count, 3);
 	for (unsigned int i = 0; i < 3; i++) {
 		assert_true(fake.acks[i].signalled);
-		assert_int_equal(fake.acks[i].path, i);
+		assert_int_equal(fake.acks[i].path, (i + 1) % 3);
 	}
 	repair_end_tick(&rx.end, 600ull * MS);
 	assert_int_equal(fake.ack_count, 3);

@@ -431,6 +431,7 @@ static void test_probe_while_waiting(void **state)
 	clear_to_send(1, 100, 1);
 	assert_int_equal(send_bytes(100, &seq), 0);
 	complete_path(0, CAUSE_NONE);
+	repair_end_tick(&tx.end, 5ull * MS); /* takes the time of post and completion */
 	repair_end_tick(&tx.end, 150ull * MS);
 	assert_int_equal(fake.marker_count, 0);
 	repair_end_tick(&tx.end, 250ull * MS);
