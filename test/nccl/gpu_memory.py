@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Case `gpu-memory`: the fabric's adapters reach GPU memory, so NCCL sends from and receives into it:
-registration by DMA-BUF or peer memory, the flush, LL128 lines, and faults on the way."""
+registration by DMA-BUF or peer memory, the flush, LL128 (which NCCL itself allows only there, see
+healthy.protocols), and faults on the way."""
 
 import os
 
 import faults
 import job
-from healthy import CORE, summary
+from healthy import CORE, summary, used_choices
 
 RAILS = 4
 
@@ -30,12 +31,21 @@ def with_peermem(context):
 def plan():
     lines = ["comm a", f"op a {CORE}", "op a coll=all_reduce,ring bytes=64M iters=2",
              "op a coll=all_reduce,all_gather,broadcast bytes=4M reg=1 place=in,out"]
-    for algo, proto in (("Ring", "LL128"), ("Ring", "LL"), ("Tree", "Simple")):
-        lines += [f"comm p algo={algo} proto={proto}",
-                  "op p type=float,half bytes=8,65540,4M place=in,out", "destroy p"]
-    for i, kind in enumerate(("cut", "port_down", "ack_loss")):
-        lines += [faults.fault_line(kind, "a", coll, host, 1 + (i + host) % 3, "16M", 250003)
-                  for coll in ("all_reduce", "ring", "broadcast") for host in (0, 1)]
+    count = 0
+    for algo in ("Ring", "Tree"):
+        lines += [f"comm p algo={algo} proto=LL128",
+                  "op p type=float,half,bfloat16,int64 bytes=8,65540,4M place=in,out"]
+        for kind in ("cut", "port_down", "ack_loss"):
+            for host in (0, 1):
+                lines.append(faults.fault_line(kind, "p", "all_reduce", host, 1 + count % 3, "4M",
+                                               100003, turn=count))
+                count += 1
+        lines.append("destroy p")
+    for kind in ("cut", "port_down", "ack_loss"):
+        for coll in ("all_reduce", "ring", "broadcast"):
+            for host in (0, 1):
+                lines.append(faults.fault_line(kind, "a", coll, host, 1 + count % 3, turn=count))
+                count += 1
     return lines
 
 
@@ -49,11 +59,12 @@ def run(context):
         done = job.run(context, "braid", plan(), rate=faults.RATE, rails=RAILS, limit_s=120, env=env,
                        prepare=prepare)
         reached = f"GPU ({how})" in done.log and "GDRDMA" in done.log
+        has_ll128 = {("ring", "ll128"), ("tree", "ll128")} <= used_choices(done.log)
         found = faults.incidents(done)
         running = sum(item["running"] for item in found)
         downs = sum(item["downs"] > 0 for item in found)
         part = summary([done], "")
-        ok = part["ok"] and reached and running == wanted and downs == wanted
+        ok = part["ok"] and reached and has_ll128 and running == wanted and downs == wanted
         oks.append(ok if reached else None)
         words.append(f"{how}: " + (f"{part['wrong']} of {part['elements']} elements wrong, "
                                    f"{running} of {wanted} faults hit a running collective, {downs} "

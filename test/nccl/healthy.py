@@ -45,21 +45,23 @@ def used_choices(log):
 
 
 def protocols(context):
-    """ring and tree, LL, LL128 and Simple, forced; NCCL's log must say that they were used"""
+    """ring and tree, LL and Simple, forced; NCCL's log must say that they were used"""
+    # LL128 makes the GPU look at whole lines of 128 bytes, which in host memory it can see half
+    # written: forced there it is wrong now and then, on any transport. See gpu_memory.py.
     plan = ["comm base"]
     for algo in ("Ring", "Tree"):
-        for proto in ("LL", "LL128", "Simple"):
+        for proto in ("LL", "Simple"):
             plan += [f"comm a algo={algo} proto={proto}",
                      f"op a type={TYPES} red=sum,max bytes=8,65540,1000004 place=in,out",
                      "op a type=float bytes=16M iters=2", "destroy a"]
-    for proto in ("LL", "LL128", "Simple"):
+    for proto in ("LL", "Simple"):
         plan += [f"comm a algo=Ring proto={proto}",
                  "op a coll=all_gather,reduce_scatter,broadcast,reduce,all_to_all,ring "
                  "type=float,half bytes=8,1000004,4M", "destroy a"]
     done = job.run(context, "braid", plan, limit_s=150)
     result = summary([done], "")
     used = used_choices(done.log)
-    missing = [f"{a}/{p}" for a in ("ring", "tree") for p in ("ll", "ll128", "simple")
+    missing = [f"{a}/{p}" for a in ("ring", "tree") for p in ("ll", "simple")
                if (a, p) not in used]
     result["ok"] = result["ok"] and not missing
     result["used"] = sorted("/".join(pair) for pair in used)

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""R2CC test 01: ten all-reduces on 3 hosts x 2 ranks x 3 rails, the middle rail black-holed in the third.
+
+Theirs: 4 GiB on rails of 1.2 GB/s, host 1's middle adapter cut by its switch 4 s into the run. Here the
+size is scaled down to what ranks that share one GPU move in about a second, with every byte over the
+network (their ranks of one host talk through memory), and the cut comes at an exact byte."""
+
+import sys
+
+import _run
+
+LIMIT_S = 150
+ITERATIONS = 10
+CUT_AT = 2
+THEIRS_MS = {"healthy": 2040, "cut": 3539, "after": 3040}
+THEIRS_MIB = {"healthy": [7032, 7032, 7032], "after": [7078, 7078, 7078]}
+
+
+def options(parser):
+    parser.add_argument("--bytes", type=int, default=256 << 20)
+    parser.add_argument("--rate", type=int, default=400, help="MB/s per rail and direction")
+
+
+def received(step, host, rail):
+    return step["moved"].get(f"{host}.{rail}", [0, 0])[1]
+
+
+def host_mib(step, host):
+    return sum(received(step, host, rail) for rail in range(_run.RAILS)) / 2**20
+
+
+def receive_rows(steps):
+    rows = []
+    for step in steps:
+        cells = [f"{step['step'] + 1}", f"{step['seconds'] * 1000:.0f}"]
+        for host in range(_run.HOSTS):
+            cells.append(" / ".join(f"{received(step, host, rail) / 2**20:.0f}"
+                                    for rail in range(_run.RAILS)))
+        rows.append(cells + [step["wrong"]])
+    return rows
+
+
+def evidence(steps):
+    """The failing rail carried part of its share in the cut iteration, and next to nothing later."""
+    share = received(steps[CUT_AT - 1], _run.FAILED_HOST, _run.FAILED_RAIL)
+    hit = received(steps[CUT_AT], _run.FAILED_HOST, _run.FAILED_RAIL)
+    later = max(received(step, _run.FAILED_HOST, _run.FAILED_RAIL) for step in steps[CUT_AT + 1:])
+    return 0 < hit < 0.9 * share and later < 0.01 * share
+
+
+def body(args):
+    half = args.bytes * 2 * (_run.RANKS - 1) // _run.RANKS * _run.RANKS_PER_HOST // _run.RAILS // 2
+    rule = f"{CUT_AT}:cut host={_run.FAILED_HOST} rail={_run.FAILED_RAIL} dir=both bytes={half}"
+    result = _run.run(args, "braid", "_allreduce.py",
+                      ["--sizes", args.bytes, "--repeat", ITERATIONS, "--counters",
+                       "--rule", rule], rate=args.rate,
+                      env={"NCCL_ALGO": "Ring"})
+    steps = _run.steps(result)
+    if len(steps) < ITERATIONS:
+        return _run.report(args, False, f"{len(steps)} of {ITERATIONS} iterations", [])
+    healthy = _run.median([s["seconds"] for s in steps[:CUT_AT]])
+    after = _run.median([s["seconds"] for s in steps[CUT_AT + 1:]])
+    cut = steps[CUT_AT]["seconds"]
+    ok = (_run.is_clean(result) and _run.wrong(result) == 0 and evidence(steps) and
+          _run.uses(result, "Braid") and len(result["fired"]) > 0)
+    summary = (f"{_run.wrong(result)} wrong elements on any rank; ms healthy / cut / after "
+               f"{healthy * 1000:.0f} / {cut * 1000:.0f} / {after * 1000:.0f}: after is "
+               f"{after / healthy:.2f} x healthy (R2CC 1.49), the cut costs "
+               f"{(cut - after) * 1000:.0f} ms over that (R2CC 499)")
+    tables = [
+        {"title": f"R2CC test 01, {args.bytes >> 20} MiB at {args.rate} MB/s a rail (theirs 4 GiB "
+                  f"at 1200)", "columns": ["", "healthy", "the cut one", "after", "after/healthy"],
+         "rows": [["Braid, ms", f"{healthy * 1000:.0f}", f"{cut * 1000:.0f}",
+                   f"{after * 1000:.0f}", f"{after / healthy:.2f}"],
+                  ["R2CC, ms", *THEIRS_MS.values(),
+                   f"{THEIRS_MS['after'] / THEIRS_MS['healthy']:.2f}"]]},
+        {"title": "MiB received per all-reduce and host, all rails",
+         "columns": ["", *(f"host {h + 1}" for h in range(_run.HOSTS))],
+         "rows": [["Braid, healthy", *(f"{host_mib(steps[1], h):.0f}" for h in range(_run.HOSTS))],
+                  ["Braid, after", *(f"{host_mib(steps[-1], h):.0f}" for h in range(_run.HOSTS))],
+                  *([f"R2CC, {name}", *row] for name, row in THEIRS_MIB.items())]},
+        {"title": "MiB received per iteration and rail; host 1's middle rail is cut in the third",
+         "columns": ["iteration", "ms", *(f"host {h + 1}" for h in range(_run.HOSTS)), "wrong"],
+         "rows": receive_rows(steps)},
+    ]
+    return _run.report(args, ok, summary, tables,
+                       {"steps": steps, "replayed": _run.replayed(result),
+                        "fired": result["fired"], "codes": [str(c) for c in result["codes"]]})
+
+
+if __name__ == "__main__":
+    sys.exit(_run.main(__doc__, body, sys.argv[1:], options))
