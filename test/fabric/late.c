@@ -57,6 +57,7 @@ static struct fab_late *late_make(const struct fab_move *m, uint64_t len)
 	late->ghost.port = qp->port;
 	late->ghost.rail = qp->rail;
 	late->ghost.ibv.qp_num = qp->ibv.qp_num;
+	late->ghost.ibv.qp_type = qp->ibv.qp_type;
 	late->ghost.dest_qpn = qp->dest_qpn;
 	late->ghost.path_mtu = qp->path_mtu;
 	late->ghost.peer_host = qp->peer_host;
@@ -107,7 +108,7 @@ void fab_late_executed(struct fab_move *m)
 	struct fab_ctx *ctx = m->qp->ctx;
 	struct fab_qp *qp;
 
-	if (!fab_port_ack_open(m->path.own_port, m->path.peer_port)) {
+	if (fab_qp_is_uc(m->qp) || !fab_port_ack_open(m->path.own_port, m->path.peer_port)) {
 		return;
 	}
 	pthread_mutex_lock(&ctx->lock); /* keeps the QP from being freed */

@@ -107,6 +107,7 @@ struct fab_qp_slot {
 	_Atomic uint32_t state;      /* enum ibv_qp_state */
 	_Atomic uint32_t qpn;        /* 0 = slot free */
 	_Atomic uint32_t gen;        /* raised by RESET and destroy: older completions vanish */
+	uint32_t type;               /* enum ibv_qp_type */
 	uint32_t dest_qpn;
 	uint32_t own_rail; /* of the port it is bound to */
 	uint32_t peer_host;
@@ -156,9 +157,10 @@ struct fab_inst {
 	uint64_t base;       /* where the owner has this file mapped */
 	_Atomic uint32_t doorbell;
 	_Atomic uint32_t sleeping;
-	_Atomic uint32_t scan_due;  /* a QP of this instance was put into ERR by a peer */
-	_Atomic uint32_t comp_due;  /* some CQ has `fired` set */
-	pthread_mutex_t event_lock; /* robust */
+	_Atomic uint32_t scan_due;   /* a QP of this instance was put into ERR by a peer */
+	_Atomic uint32_t comp_due;   /* some CQ has `fired` set */
+	pthread_mutex_t event_lock;  /* robust */
+	pthread_mutex_t atomic_lock; /* robust; held around each atomic operation on its memory */
 	_Atomic uint32_t event_tail;
 	_Atomic uint32_t event_head;
 	struct fab_event events[FAB_EVENT_COUNT];

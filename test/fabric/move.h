@@ -47,6 +47,11 @@ static inline bool fab_wr_is_send(const struct fab_swr *wr)
 	return wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
 }
 
+static inline bool fab_wr_is_atomic(const struct fab_swr *wr)
+{
+	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 static inline bool fab_wr_is_read(const struct fab_swr *wr)
 {
 	return wr->opcode == IBV_WR_RDMA_READ;
@@ -62,6 +67,12 @@ bool fab_move_arrives(const struct fab_move *m);
 void fab_move_aim(struct fab_move *m);
 /** Checks, moves, completes: under claim and gate. */
 enum fab_verdict fab_move_run(struct fab_move *m);
+/** One at a time on the responder's device. False: another engine is at it. After fab_path_find().
+ */
+bool fab_atomic_begin(struct fab_move *m);
+void fab_atomic_end(struct fab_move *m);
+/** Reads, computes, writes, and gives what it read to the requester. In the place of a copy. */
+enum fab_copied fab_atomic_execute(struct fab_move *m);
 /** What the requester makes of the verdict. Returns when to come back, as fab_qp_step() does. */
 uint64_t fab_move_answer(struct fab_move *m, enum fab_verdict verdict);
 

@@ -104,13 +104,26 @@ static uint64_t answer_again(struct fab_move *m)
 	return 0;
 }
 
+/* UC: nothing comes back, and the rest of the message is not worth sending. */
+static uint64_t answer_never(struct fab_move *m)
+{
+	struct fab_sender *tx = &m->qp->tx;
+
+	tx->psn = (tx->psn + fab_wr_packets(m->qp, m->wr)) & FAB_PSN_MASK;
+	fab_send_held(m->qp, m->now_ns);
+	return 0;
+}
+
 uint64_t fab_move_answer(struct fab_move *m, enum fab_verdict verdict)
 {
 	if (m->late != NULL) { /* nobody waits for an answer; only the responder may break */
-		if (verdict >= FAB_REM_ACCESS && verdict <= FAB_REM_OP) {
+		if (verdict >= FAB_REM_ACCESS && verdict <= FAB_REM_OP && !fab_qp_is_uc(m->qp)) {
 			nak_responder(m, verdict_status(verdict));
 		}
 		return 0;
+	}
+	if (fab_qp_is_uc(m->qp) && verdict != FAB_GO_ON && verdict != FAB_LOCAL_PROT) {
+		return answer_never(m);
 	}
 	switch (verdict) {
 	case FAB_DUPLICATE:

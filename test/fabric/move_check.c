@@ -43,14 +43,16 @@ static bool responder_listens(const struct fab_qp *qp, const struct fab_path *pa
 	}
 	return (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	       atomic_load_explicit(&slot->qpn, memory_order_acquire) == qp->dest_qpn &&
-	       slot->dest_qpn == qp->ibv.qp_num && slot->own_rail == qp->peer_rail &&
-	       slot->peer_host == qp->ctx->host && slot->peer_rail == qp->rail;
+	       slot->type == qp->ibv.qp_type && slot->dest_qpn == qp->ibv.qp_num &&
+	       slot->own_rail == qp->peer_rail && slot->peer_host == qp->ctx->host &&
+	       slot->peer_rail == qp->rail;
 }
 
 bool fab_move_local_ok(const struct fab_move *m)
 {
 	const struct fab_swr *wr = m->wr;
-	unsigned int access = fab_wr_is_read(wr) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	bool written = fab_wr_is_read(wr) || fab_wr_is_atomic(wr);
+	unsigned int access = written ? IBV_ACCESS_LOCAL_WRITE : 0;
 	uint32_t pd = fab_pd_of(m->qp->ibv.pd)->id;
 
 	if ((wr->flags & IBV_SEND_INLINE) != 0) {
@@ -72,10 +74,12 @@ static enum fab_verdict target_range(struct fab_move *m)
 {
 	const struct fab_swr *wr = m->wr;
 	struct fab_qp_slot *slot = m->path.slot;
-	unsigned int access = fab_wr_is_read(wr) ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	unsigned int access = fab_wr_is_read(wr)     ? IBV_ACCESS_REMOTE_READ
+			      : fab_wr_is_atomic(wr) ? IBV_ACCESS_REMOTE_ATOMIC
+						     : IBV_ACCESS_REMOTE_WRITE;
 	uint64_t addr = 0;
 
-	if ((slot->access & access) == 0) {
+	if ((slot->access & access) == 0 || (fab_wr_is_atomic(wr) && wr->remote_addr % 8 != 0)) {
 		return FAB_REM_INVALID; /* the QP itself does not allow the operation */
 	}
 	if (wr->len_bytes > 0) {
@@ -186,9 +190,16 @@ bool fab_move_arrives(const struct fab_move *m)
 static enum fab_verdict psn_check(struct fab_move *m)
 {
 	struct fab_sender *tx = &m->qp->tx;
-	const struct fab_qp_slot *slot = m->path.slot;
+	struct fab_qp_slot *slot = m->path.slot;
 	uint32_t ahead = (slot->epsn - tx->psn) & FAB_PSN_MASK;
 
+	if (fab_qp_is_uc(m->qp)) { /* each message begins afresh, and has no holes */
+		if (tx->pos_bytes == 0) {
+			slot->epsn = tx->psn;
+			slot->eoff = 0;
+		}
+		return slot->epsn == tx->psn && slot->eoff == tx->pos_bytes ? FAB_GO_ON : FAB_LOST;
+	}
 	if (ahead != 0) {
 		return ahead <= FAB_PSN_MASK / 2 ? FAB_DUPLICATE : FAB_LOST;
 	}

@@ -19,8 +19,10 @@ static int init_check(struct fab_ctx *ctx, const struct ibv_qp_init_attr *attr)
 	if (fab_ctx_dead(ctx)) {
 		return -EIO;
 	}
-	if (attr->qp_type != IBV_QPT_RC) {
-		return -fab_unsupported("ibv_create_qp with a type other than RC");
+	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC) {
+		return -fab_unsupported(attr->qp_type == IBV_QPT_UD
+						? "ibv_create_qp with IBV_QPT_UD"
+						: "ibv_create_qp with a type other than RC and UC");
 	}
 	if (attr->send_cq == NULL || attr->recv_cq == NULL || attr->cap.max_send_wr > MAX_WR ||
 	    attr->cap.max_recv_wr > MAX_WR || attr->cap.max_send_sge > FAB_MAX_SGE ||
@@ -132,6 +134,7 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	slot->recv_cq_idx = qp->recv_cq->idx;
 	slot->srq = attr->srq != NULL ? fab_srq_of(attr->srq)->idx + 1 : 0;
 	slot->unfenced = 0;
+	slot->type = attr->qp_type;
 	slot->own_rail = qp->rail;
 	dice_seed(qp);
 	atomic_store_explicit(&slot->claim, 0, memory_order_relaxed);
@@ -155,7 +158,7 @@ static void slot_open(struct fab_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_a
 	qp->ibv.handle = qp->idx;
 	qp->ibv.qp_num = qpn;
 	qp->ibv.state = IBV_QPS_RESET;
-	qp->ibv.qp_type = IBV_QPT_RC;
+	qp->ibv.qp_type = attr->qp_type;
 	pthread_mutex_init(&qp->ibv.mutex, NULL);
 	pthread_cond_init(&qp->ibv.cond, NULL);
 	pthread_mutex_init(&qp->post_lock, NULL);

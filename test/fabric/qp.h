@@ -10,6 +10,8 @@ struct fab_swr {
 	uint64_t wr_id;
 	uint64_t remote_addr;
 	uint64_t len_bytes;
+	uint64_t compare_add; /* of an atomic operation, as is swap */
+	uint64_t swap;
 	uint64_t start_ns; /* not sent before: the link's latency */
 	uint64_t ack_ns;   /* sent: acknowledged from then on; UINT64_MAX = lost */
 	uint32_t opcode;   /* enum ibv_wr_opcode */
@@ -87,6 +89,7 @@ struct fab_qp {
 	_Atomic uint64_t sq_next;  /* next to send; engine */
 	_Atomic uint64_t sq_acked; /* next to complete; engine */
 	struct fab_sender tx;
+	bool last_told;      /* the event for its last receive; the engine's, with an SRQ */
 	uint64_t loss_dice;  /* the engine's */
 	uint64_t delay_dice; /* under post_lock */
 	uint64_t ack_dice;   /* the engine's */
@@ -103,6 +106,12 @@ struct fab_qp {
 static inline struct fab_qp *fab_qp_of(struct ibv_qp *qp)
 {
 	return (struct fab_qp *)(void *)qp;
+}
+
+/** Unreliable: no acknowledgements, no repetitions; what is lost is lost. */
+static inline bool fab_qp_is_uc(const struct fab_qp *qp)
+{
+	return qp->ibv.qp_type == IBV_QPT_UC;
 }
 
 static inline struct fab_swr *fab_qp_swr(const struct fab_qp *qp, uint64_t number)

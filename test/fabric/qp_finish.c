@@ -11,6 +11,10 @@ static enum ibv_wc_opcode send_wc_opcode(uint32_t opcode)
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
 		return IBV_WC_SEND;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		return IBV_WC_COMP_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return IBV_WC_FETCH_ADD;
 	default:
 		return IBV_WC_RDMA_WRITE;
 	}
@@ -81,6 +85,21 @@ static bool flush_receives(struct fab_qp *qp)
 	return true;
 }
 
+/* No receive of the shared queue is this QP's any more: told once each time it goes to ERR. */
+static void tell_last_receive(struct fab_qp *qp)
+{
+	struct fab_event event = {
+		.type = IBV_EVENT_QP_LAST_WQE_REACHED,
+		.kind = FAB_EVENT_QP,
+		.number = qp->ibv.qp_num,
+	};
+
+	if (qp->ibv.srq != NULL && !qp->last_told) {
+		qp->last_told = true;
+		fab_inst_post_event(qp->ctx->inst, &event);
+	}
+}
+
 bool fab_qp_flush(struct fab_qp *qp)
 {
 	while (atomic_load_explicit(&qp->sq_acked, memory_order_relaxed) !=
@@ -90,7 +109,11 @@ bool fab_qp_flush(struct fab_qp *qp)
 	atomic_store_explicit(&qp->sq_next,
 			      atomic_load_explicit(&qp->sq_acked, memory_order_relaxed),
 			      memory_order_relaxed);
-	return flush_receives(qp);
+	if (!flush_receives(qp)) {
+		return false;
+	}
+	tell_last_receive(qp);
+	return true;
 }
 
 bool fab_recv_complete(struct fab_inst *inst, struct fab_qp_slot *slot, uint32_t qp_idx,

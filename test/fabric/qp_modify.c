@@ -6,7 +6,8 @@
 
 #include <errno.h>
 
-/* The RC rows of the IB specification's table of QP transitions (11.2.5.2). */
+/* The RC rows, and with RC_ONLY_MASK taken off the UC rows, of the IB specification's table of QP
+ * transitions (11.2.5.2). */
 struct transition {
 	int legal;
 	int required;
@@ -24,6 +25,11 @@ struct transition {
 	(IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |        \
 	 IBV_QP_MIN_RNR_TIMER)
 
+/* What a UC QP does not have. */
+#define RC_ONLY_MASK                                                                               \
+	(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |    \
+	 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+
 static const struct transition transitions[IBV_QPS_UNKNOWN][IBV_QPS_UNKNOWN] = {
 	[IBV_QPS_RESET][IBV_QPS_INIT] = {1, INIT_MASK, 0},
 	[IBV_QPS_INIT][IBV_QPS_INIT] = {1, 0, INIT_MASK},
@@ -38,8 +44,10 @@ static const struct transition transitions[IBV_QPS_UNKNOWN][IBV_QPS_UNKNOWN] = {
 					      IBV_QP_AV},
 };
 
-static int mask_check(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static int mask_check(const struct fab_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+		      int mask)
 {
+	int known = fab_qp_is_uc(qp) ? ~RC_ONLY_MASK : ~0;
 	const struct transition *row;
 	int rest = mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
 
@@ -50,8 +58,8 @@ static int mask_check(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 		return rest == 0 ? 0 : -EINVAL;
 	}
 	row = &transitions[from][to];
-	if (row->legal == 0 || (mask & row->required) != row->required ||
-	    (rest & ~(row->required | row->optional)) != 0) {
+	if (row->legal == 0 || (~mask & row->required & known) != 0 ||
+	    (rest & ~((row->required | row->optional) & known)) != 0) {
 		return -EINVAL;
 	}
 	return 0;
@@ -203,6 +211,7 @@ static void reset_queues(struct fab_qp *qp)
 	atomic_store_explicit(&slot->rq_head, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->rq_polled, 0, memory_order_relaxed);
 	qp->tx = (struct fab_sender){.psn = 0};
+	qp->last_told = false;
 	slot->access = 0;
 	slot->eoff = 0;
 	slot->unfenced = 0;
@@ -242,7 +251,7 @@ static int modify_locked(struct fab_qp *qp, const struct ibv_qp_attr *attr, int 
 	enum ibv_qp_state from = fab_qp_state(qp->slot);
 	enum ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
 	uint32_t expected = (uint32_t)from;
-	int rc = mask_check(from, to, mask);
+	int rc = mask_check(qp, from, to, mask);
 
 	if (rc == 0 && (mask & IBV_QP_CUR_STATE) != 0 && attr->cur_qp_state != from) {
 		rc = -EINVAL;
@@ -327,7 +336,7 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int attr_mask,
 	init_attr->recv_cq = ibv->recv_cq;
 	init_attr->srq = ibv->srq;
 	init_attr->cap = qp->cap;
-	init_attr->qp_type = IBV_QPT_RC;
+	init_attr->qp_type = ibv->qp_type;
 	init_attr->sq_sig_all = qp->sq_sig_all;
 	pthread_mutex_unlock(&ibv->mutex);
 	ibv->state = attr->qp_state;

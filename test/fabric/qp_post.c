@@ -15,6 +15,8 @@ static int opcode_check(enum ibv_wr_opcode opcode)
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return 0;
 	default:
 		fab_complain("ibv_post_send: opcode %d is not emulated", (int)opcode);
@@ -32,6 +34,11 @@ static uint64_t list_length(const struct ibv_sge *list, int count)
 	return len;
 }
 
+static bool is_atomic(const struct ibv_send_wr *wr)
+{
+	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 static int send_check(const struct fab_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
 {
 	int rc = opcode_check(wr->opcode);
@@ -39,13 +46,21 @@ static int send_check(const struct fab_qp *qp, const struct ibv_send_wr *wr, uin
 	if (rc != 0) {
 		return rc;
 	}
+	if (fab_qp_is_uc(qp) && (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr))) {
+		return EINVAL;
+	}
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge ||
 	    len > MAX_MSG_BYTES) {
 		return EINVAL;
 	}
-	if ((wr->send_flags & IBV_SEND_INLINE) != 0 &&
-	    (len > qp->cap.max_inline_data || wr->opcode == IBV_WR_RDMA_READ)) {
-		return wr->opcode == IBV_WR_RDMA_READ ? EINVAL : ENOMEM;
+	if (is_atomic(wr) && len != sizeof(uint64_t)) {
+		return EINVAL;
+	}
+	if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
+		if (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr)) {
+			return EINVAL;
+		}
+		return len > qp->cap.max_inline_data ? ENOMEM : 0;
 	}
 	return 0;
 }
@@ -85,8 +100,15 @@ static void send_copy(struct fab_qp *qp, struct fab_swr *slot, const struct ibv_
 	slot->opcode = wr->opcode;
 	slot->flags = (uint32_t)wr->send_flags | (qp->sq_sig_all != 0 ? IBV_SEND_SIGNALED : 0);
 	slot->imm_data = wr->imm_data;
-	slot->remote_addr = wr->wr.rdma.remote_addr;
-	slot->rkey = wr->wr.rdma.rkey;
+	if (is_atomic(wr)) {
+		slot->remote_addr = wr->wr.atomic.remote_addr;
+		slot->rkey = wr->wr.atomic.rkey;
+		slot->compare_add = wr->wr.atomic.compare_add;
+		slot->swap = wr->wr.atomic.swap;
+	} else {
+		slot->remote_addr = wr->wr.rdma.remote_addr;
+		slot->rkey = wr->wr.rdma.rkey;
+	}
 	slot->len_bytes = len;
 	slot->start_ns = start_ns(qp);
 	slot->ack_ns = UINT64_MAX;

@@ -29,7 +29,9 @@ static enum fab_verdict step_copy(struct fab_move *m)
 	struct fab_qp_slot *slot = m->path.slot;
 	enum fab_copied copied = FAB_COPIED_OK;
 
-	m->step_bytes = fab_gate_allow(&m->gate, m->step_bytes);
+	if (!fab_wr_is_atomic(m->wr)) { /* which are not done by halves */
+		m->step_bytes = fab_gate_allow(&m->gate, m->step_bytes);
+	}
 	m->local.sge = m->wr->sge;
 	m->local.count = m->wr->sge_count;
 	m->local.pos_bytes = m->qp->tx.pos_bytes - (m->late != NULL ? m->late->first_bytes : 0);
@@ -38,7 +40,9 @@ static enum fab_verdict step_copy(struct fab_move *m)
 		return FAB_LOST;
 	}
 	/* Also with no bytes: the mark finds out whether the process is still there. */
-	if (m->step_bytes > 0 && fab_gpu_concerns(m)) {
+	if (fab_wr_is_atomic(m->wr)) {
+		copied = fab_atomic_execute(m);
+	} else if (m->step_bytes > 0 && fab_gpu_concerns(m)) {
 		copied = fab_gpu_copy(m);
 	} else if (m->step_bytes > 0 && fab_wr_is_read(m->wr)) {
 		copied = fab_copy_in(own, m->path.peer, &m->local, &m->remote, m->step_bytes);
@@ -197,15 +201,20 @@ uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns)
 		return free_ns;
 	}
 	late_ns = fab_port_late_ns(m.path.own_port, m.path.peer_port);
-	if (late_ns != 0 && !fab_wr_is_read(m.wr) && fab_port_sends(m.path.own_port)) {
+	if (late_ns != 0 && !fab_wr_is_read(m.wr) && !fab_wr_is_atomic(m.wr) &&
+	    fab_port_sends(m.path.own_port)) {
 		return fab_late_hold(&m, late_ns);
 	}
 	if (!found || late_ns != 0 || qp->tx.doomed) {
 		qp->tx.doomed = false;
 		return fab_move_answer(&m, FAB_LOST);
 	}
+	if (!fab_atomic_begin(&m)) {
+		return now_ns + BUSY_NS;
+	}
 	m.claim = fab_claim_begin(m.path.slot, qp->ctx->inst->id);
 	if (m.claim == 0) {
+		fab_atomic_end(&m);
 		return now_ns + BUSY_NS; /* another engine is at that QP */
 	}
 	fab_gate_enter(&m.gate);
@@ -213,6 +222,7 @@ uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns)
 	fab_gate_leave(&m.gate);
 	free_ns = fab_move_answer(&m, verdict);
 	fab_claim_end(m.path.slot, m.claim);
+	fab_atomic_end(&m);
 	if (m.ring) {
 		fab_inst_ring(m.path.peer);
 	}

@@ -93,12 +93,23 @@ static bool ack_drops(struct fab_qp *qp, const struct fab_path *path)
 	return ppb != 0 && fab_dice_roll(&qp->ack_dice) % 1000000000 < ppb;
 }
 
+/* Out of the port is all that UC promises. */
+static void sent_unreliably(struct fab_qp *qp, uint64_t now_ns)
+{
+	sender_next(qp);
+	acks_arrive(qp, atomic_load_explicit(&qp->sq_next, memory_order_relaxed), now_ns);
+}
+
 void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns,
 		   enum fab_ack ack)
 {
 	uint64_t number = atomic_load_explicit(&qp->sq_next, memory_order_relaxed);
 	uint32_t opcode = fab_qp_swr(qp, number)->opcode;
 
+	if (fab_qp_is_uc(qp)) {
+		sent_unreliably(qp, now_ns);
+		return;
+	}
 	sender_next(qp);
 	/* A read's answer is its data, and that is here. */
 	if (ack == FAB_ACK_FORCED || opcode == IBV_WR_RDMA_READ ||
@@ -111,12 +122,19 @@ void fab_send_sent(struct fab_qp *qp, const struct fab_path *path, uint64_t now_
 
 void fab_send_held(struct fab_qp *qp, uint64_t now_ns)
 {
+	if (fab_qp_is_uc(qp)) {
+		sent_unreliably(qp, now_ns);
+		return;
+	}
 	sender_next(qp);
 	timer_start(qp, now_ns);
 }
 
 void fab_send_moved(struct fab_qp *qp, const struct fab_path *path, uint64_t now_ns)
 {
+	if (fab_qp_is_uc(qp)) {
+		return;
+	}
 	if (!fab_port_ack_open(path->own_port, path->peer_port) ||
 	    fab_port_late_ns(path->peer_port, path->own_port) != 0) {
 		timer_start(qp, now_ns);

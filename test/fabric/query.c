@@ -47,7 +47,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	attr->max_res_rd_atom = 16 * (int)FAB_MAX_QPS;
 	attr->max_qp_init_rd_atom = 16;
 	attr->max_ee_init_rd_atom = 0;
-	attr->atomic_cap = IBV_ATOMIC_NONE;
+	attr->atomic_cap = IBV_ATOMIC_HCA;
 	attr->max_ee = 0;
 	attr->max_rdd = 0;
 	attr->max_mw = 0;

@@ -14,6 +14,7 @@ fabric_stranger(devinfo ibverbs-utils alone "PORT_ACTIVE" ibv_devinfo -v)
 fabric_stranger(rc_pingpong ibverbs-utils pair "500 iters" ibv_rc_pingpong -d fab0 -n 500)
 fabric_stranger(rc_pingpong_events ibverbs-utils pair "500 iters"
 	ibv_rc_pingpong -d fab1 -n 500 -e)
+fabric_stranger(uc_pingpong ibverbs-utils pair "500 iters" ibv_uc_pingpong -d fab0 -n 500 -e)
 fabric_stranger(srq_pingpong ibverbs-utils pair "500 iters" ibv_srq_pingpong -d fab0 -n 500)
 fabric_stranger(srq_pingpong_events ibverbs-utils pairs "500 iters"
 	ibv_srq_pingpong -d fab0 -n 500 -e -q 16)
@@ -28,3 +29,10 @@ fabric_stranger(ib_write_bw_bidirectional perftest pair "^ *65536 +1600 " ib_wri
 	-n 400 -s 65536 -b -q 4)
 fabric_stranger(ib_send_bw_event perftest pair "^ *65536 +200 " ib_send_bw -d fab0 -F -n 200
 	-s 65536 -e)
+foreach(type CMP_AND_SWAP FETCH_AND_ADD)
+	fabric_stranger(ib_atomic_bw_${type} perftest pair "^ *8 +200 " ib_atomic_bw -d fab0 -F
+		-n 200 -A ${type})
+endforeach()
+fabric_stranger(ib_atomic_lat perftest pair "^ *8 +200 " ib_atomic_lat -d fab0 -F -n 200)
+fabric_stranger(ib_write_bw_uc perftest pair "^ *65536 +200 " ib_write_bw -d fab0 -F -n 200
+	-s 65536 -c UC)
