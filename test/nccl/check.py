@@ -17,7 +17,7 @@ import threading
 import time
 
 import faults
-import gpu_memory
+import gpu_direct
 import healthy
 import job
 import launch
@@ -31,7 +31,7 @@ OURS = {
     "communicators": healthy.communicators, "reload": healthy.reload, "ranks4": healthy.ranks4,
     "ranks6": healthy.ranks6, "pause": faults.pause, "kill": faults.kill, "abort": faults.abort,
     **{f"fault-{kind}": faults.fault_case(kind) for kind in faults.KINDS},
-    "fault-communicators": faults.communicators, "gpu-memory": gpu_memory.run, "baseline": faults.baseline, "torch": torch_case.run,
+    "fault-communicators": faults.communicators, "gpu-direct": gpu_direct.run, "baseline": faults.baseline, "torch": torch_case.run,
 }
 QUICK = ("matrix", "protocols", "communicators", "kill", "pause", "fault-cut", "fault-port_down",
          "baseline")

@@ -47,7 +47,7 @@ def used_choices(log):
 def protocols(context):
     """ring and tree, LL and Simple, forced; NCCL's log must say that they were used"""
     # LL128 makes the GPU look at whole lines of 128 bytes, which in host memory it can see half
-    # written: forced there it is wrong now and then, on any transport. See gpu_memory.py.
+    # written: forced there it is wrong now and then, on any transport. See gpu_direct.py.
     plan = ["comm base"]
     for algo in ("Ring", "Tree"):
         for proto in ("LL", "Simple"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Case `gpu-memory`: the fabric's adapters reach GPU memory, so NCCL sends from and receives into it:
+"""Case `gpu-direct`: the fabric's adapters reach GPU memory, so NCCL sends from and receives into it:
 registration by DMA-BUF or peer memory, the flush, LL128 (which NCCL itself allows only there, see
 healthy.protocols), and faults on the way."""
 
