@@ -119,10 +119,10 @@ def incidents(done):
             "replayed": sum(e.get("bytes_replayed", 0) for e in gone),
             "notice_ms": (min(seen) - begin) / 1e6 if seen else None,
             "repair_ms": max(repairs) / 1e6 if repairs else None,
-            "overlap": any(e["event"] == "path_fault" and e["mono_ns"] < d["mono_ns"] and
-                           e.get("rail") != d.get("rail") and e.get("pid") == d.get("pid") and
-                           e.get("comm") == d.get("comm")
-                           for e in events for d in gone),
+            "overlap": any(began.get(key, 1 << 63) < start < e["mono_ns"]
+                           for e in gone if (key := tuple(e.get(k) for k in path))
+                           for other, start in began.items()
+                           if other[:2] == key[:2] and other != key),
         })
     return found
 
