@@ -73,11 +73,20 @@ static void pipe_close(struct fab_ctx *ctx)
 	close(ctx->event_fd);
 }
 
+static struct ibv_mw *refuse_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	(void)pd;
+	(void)type;
+	(void)fab_unsupported("ibv_alloc_mw");
+	return NULL;
+}
+
 static void ibv_context_fill(struct fab_ctx *ctx, struct ibv_device *device)
 {
 	ctx->ibv.device = device;
 	ctx->ibv.cmd_fd = -1;
 	ctx->ibv.num_comp_vectors = 8;
+	ctx->ibv.ops.alloc_mw = refuse_mw;
 	ctx->ibv.ops.poll_cq = fab_cq_poll;
 	ctx->ibv.ops.req_notify_cq = fab_cq_req_notify;
 	ctx->ibv.ops.post_send = fab_qp_post_send;

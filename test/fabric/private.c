@@ -14,11 +14,26 @@
 		return fab_unsupported(#name);                                                     \
 	}
 
+#define REFUSE_PTR(name)                                                                           \
+	void *name(void);                                                                          \
+	void *name(void)                                                                           \
+	{                                                                                          \
+		fab_unsupported(#name);                                                            \
+		return NULL;                                                                       \
+	}
+
 /* A driver announces itself when it is loaded: welcome, there is no hardware. */
 void verbs_register_driver_34(const void *ops);
 void verbs_register_driver_34(const void *ops)
 {
 	(void)ops;
+}
+
+void ibv_register_driver(const char *name, void *init);
+void ibv_register_driver(const char *name, void *init)
+{
+	(void)name;
+	(void)init;
 }
 
 void __verbs_log(void *ctx, uint32_t level, const char *format, ...);
@@ -32,7 +47,7 @@ void __verbs_log(void *ctx, uint32_t level, const char *format, ...)
 extern bool verbs_allow_disassociate_destroy;
 bool verbs_allow_disassociate_destroy;
 
-REFUSE(_verbs_init_and_alloc_context)
+REFUSE_PTR(_verbs_init_and_alloc_context)
 REFUSE(execute_ioctl)
 REFUSE(ibv_cmd_advise_mr)
 REFUSE(ibv_cmd_alloc_dm)
@@ -87,9 +102,19 @@ REFUSE(ibv_cmd_reg_mr)
 REFUSE(ibv_cmd_rereg_mr)
 REFUSE(ibv_cmd_resize_cq)
 REFUSE(verbs_init_cq)
-REFUSE(verbs_open_device)
+REFUSE_PTR(verbs_open_device)
 REFUSE(verbs_set_ops)
 REFUSE(verbs_uninit_context)
 REFUSE(ibv_copy_path_rec_from_kern)
 REFUSE(ibv_copy_qp_attr_from_kern)
 REFUSE(ibv_copy_ah_attr_from_kern)
+REFUSE(__ioctl_final_num_attrs)
+REFUSE(ibv_cmd_create_cq)
+REFUSE(ibv_cmd_create_qp)
+REFUSE(ibv_cmd_poll_cq)
+REFUSE(ibv_cmd_post_recv)
+REFUSE(ibv_cmd_post_send)
+REFUSE(ibv_cmd_post_srq_recv)
+REFUSE(ibv_cmd_req_notify_cq)
+REFUSE(ibv_read_ibdev_sysfs_file)
+REFUSE(ibv_copy_path_rec_to_kern)

@@ -18,6 +18,12 @@
 		return NULL;                                                                       \
 	}
 
+#define REFUSE_VOID(verb, ...)                                                                     \
+	void verb(__VA_ARGS__)                                                                     \
+	{                                                                                          \
+		fab_unsupported(#verb);                                                            \
+	}
+
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 REFUSE_PTR(struct ibv_ah, ibv_create_ah, struct ibv_pd *pd, struct ibv_ah_attr *attr)
@@ -37,8 +43,27 @@ REFUSE_PTR(struct ibv_mr, ibv_import_mr, struct ibv_pd *pd, uint32_t mr_handle)
 REFUSE_INT(ibv_resolve_eth_l2_from_gid, struct ibv_context *context, struct ibv_ah_attr *attr,
 	   uint8_t eth_mac[6], uint16_t *vid)
 REFUSE_PTR(const char, ibv_get_sysfs_path, void)
-REFUSE_INT(ibv_dontfork_range, void *base, size_t size)
-REFUSE_INT(ibv_dofork_range, void *base, size_t size)
+REFUSE_VOID(ibv_unimport_pd, struct ibv_pd *pd)
+REFUSE_VOID(ibv_unimport_mr, struct ibv_mr *mr)
+REFUSE_PTR(struct ibv_dm, ibv_import_dm, struct ibv_context *context, uint32_t dm_handle)
+REFUSE_VOID(ibv_unimport_dm, struct ibv_dm *dm)
+
+/* Nothing here minds a fork. */
+int ibv_dontfork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+/* What is placed is placed in order, mostly; no promise. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
 
 /* Asked of every QP as a matter of course: silent. */
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
