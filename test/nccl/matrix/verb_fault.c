@@ -117,7 +117,7 @@ static int after(struct rank *rank, struct fault *fault, const struct plan_line 
 {
 	struct report_sum sum;
 	uint64_t count;
-	uint64_t ms;
+	uint64_t ms = 0;
 	int is_over = 0;
 	int rc = plan_number(line, "after", 2, &count);
 
