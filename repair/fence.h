@@ -14,7 +14,7 @@
  *      receiver reads its book out at this moment and not before (P4)
  *   4. own fence done and the peer's FENCED in: the sender takes what was ever posted on p and is
  * not in the receiver's book, and posts it on other paths; the receiver writes the clear-to-send
- *      entries that the sender lacks, and its acknowledgement, again. Epoch up, path DOWN
+ *      entries that the sender lacks again. Epoch up, path DOWN
  *
  * Why a late write can't land (P2): a piece is posted on another path only in step 4. By then the
  * receiver's QP was in ERR when its FENCED left, so its responder drops what comes later, and what

@@ -144,9 +144,6 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 			report->again_count++;
 		}
 	}
-	if (rx->ack_path == (int)path) {
-		rx->ack_path = -1; /* it may be lost with the path: say it again */
-	}
 }
 
 /* First path that is UP and has room: clear-to-send entries and acknowledgements are tiny. */
@@ -200,7 +197,6 @@ static void post_ack_on(struct repair_rx *rx, unsigned int p, bool signalled)
 		return;
 	}
 	rx->acked_seq = next_seq;
-	rx->ack_path = (int)p;
 	repair_end_posted(&rx->end, p, item, rc);
 }
 
@@ -257,7 +253,7 @@ static void rx_pump(struct repair_end *end)
 		}
 	}
 	post_wanted_cts(rx);
-	if (rx->book.next_seq > rx->acked_seq || (rx->ack_path < 0 && rx->book.next_seq > 1)) {
+	if (rx->book.next_seq > rx->acked_seq) {
 		post_ack(rx);
 	}
 }
@@ -289,7 +285,6 @@ void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ct
 	rx->records = records;
 	rx->released_seq = 1;
 	rx->acked_seq = 1;
-	rx->ack_path = -1;
 }
 
 /* The second line is written, and sent, only when there are paths for it. */

@@ -23,7 +23,8 @@ struct repair_rx_slot {
  * Once n is complete the sender has seen it, so it has landed, and RC does not execute it twice.
  *
  * Acknowledgement words. Each path has its own word at the sender, and words only grow: a late
- * write on one path can't take back what another path said.
+ * write on one path can't take back what another path said. One that is lost with its path need not
+ * be said again: FENCED of that path, which the sender waits for, is read out later and says more.
  */
 struct repair_rx {
 	struct repair_end end;
@@ -33,7 +34,6 @@ struct repair_rx {
 	uint64_t released_seq;             /* every message below was reported done */
 	uint64_t acked_seq;                /* last value written as acknowledgement */
 	uint64_t cts_seq;                  /* no entry below is wanted */
-	int ack_path;                      /* path of that write, -1: none */
 	struct repair_rx_slot slots[WINDOW_MSGS];
 };
 

@@ -151,6 +151,9 @@ static void on_frame(struct host *host, const struct link_frame *frame)
 			SIM_MARK(sim, FENCED_WHILE_DOWN);
 		}
 		mark_entries(host, &frame->fenced);
+		if (host->side == SIDE_TX && frame->fenced.next_seq > sim->tx.acked_seq) {
+			SIM_MARK(sim, FENCED_ACKS);
+		}
 		repair_end_on_fenced(host->end, &frame->fenced, sim->now_ns);
 		if (host->end->paths[frame->fenced.path].state == PATH_FENCING_HEARD) {
 			SIM_MARK(sim, FENCING_HEARD);

@@ -20,7 +20,8 @@
 	X(MARKER_FAILED, "the marker could not be posted")                                         \
 	X(CTS_AGAIN, "a clear-to-send entry was posted again")                                     \
 	X(CTS_THERE, "an entry of a lost path had arrived and was not repeated")                   \
-	X(ACK_AGAIN, "an acknowledgement was posted again on another path")                        \
+	X(ACK_AGAIN, "an acknowledgement was posted again to probe a silent path")                 \
+	X(FENCED_ACKS, "FENCED acknowledged what no word had")                                     \
 	X(CTS_HALF, "a half-written clear-to-send line was looked at")                             \
 	X(BOOK_COVERS, "pieces without a hardware acknowledgement were in the book")               \
 	X(PLACED_UNBOOKED, "a piece was placed, not in the book, and posted again")                \

@@ -131,13 +131,14 @@ static void test_lockstep(void **state)
 	(void)state;
 	send_on(0);
 	wr_id = send_on(1);
+	repair_end_tick(&tx.end, 1ull * MS);
 	repair_end_tick(&tx.end, 300ull * MS);
 	assert_int_equal(fake.ask_count, 2);
 	repair_end_answered(&tx.end, 301ull * MS);
 	assert_int_equal(repair_end_up_mask(&tx.end), 3);
 	fake_complete(&tx.end, wr_id, CAUSE_NONE, 310ull * MS);
-	tx.end.now_ns = 310ull * MS;
 	send_on(1);
+	repair_end_tick(&tx.end, 320ull * MS);
 	repair_end_tick(&tx.end, 600ull * MS);
 	assert_int_equal(fake.ask_count, 4);
 	repair_end_answered(&tx.end, 601ull * MS);

@@ -211,7 +211,8 @@ static void test_entries_again(void **state)
 	assert_int_equal(fake.cts_count, 3);
 }
 
-static void test_ack_again(void **state)
+/* An acknowledgement that may be lost with its path is not written again: FENCED says it. */
+static void test_ack_in_fenced(void **state)
 {
 	uint64_t seq;
 
@@ -219,12 +220,9 @@ static void test_ack_again(void **state)
 	assert_int_equal(post(100, &seq), 0);
 	whole(1, 1, 10);
 	assert_int_equal(fake.acks[0].path, 0);
-	lose(2);
-	assert_int_equal(fake.ack_count, 1);
 	lose(0);
-	assert_int_equal(fake.ack_count, 2);
-	assert_int_equal(fake.acks[1].path, 1);
-	assert_true(fake.acks[1].value == 2);
+	assert_int_equal(fake_last_frame(FRAME_FENCED)->fenced.next_seq, 2);
+	assert_int_equal(fake.ack_count, 1);
 }
 
 /* What the sender's FENCED says is in its ring, or taken already, is not written a second time. */
@@ -454,7 +452,7 @@ int main(void)
 		cmocka_unit_test_setup(test_window, setup),
 		cmocka_unit_test_setup(test_receives, setup),
 		cmocka_unit_test_setup(test_entries_again, setup),
-		cmocka_unit_test_setup(test_ack_again, setup),
+		cmocka_unit_test_setup(test_ack_in_fenced, setup),
 		cmocka_unit_test_setup(test_entries_there, setup),
 		cmocka_unit_test_setup(test_read_out_at_fence, setup),
 		cmocka_unit_test_setup(test_violations, setup),
