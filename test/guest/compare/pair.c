@@ -79,7 +79,8 @@ int end_open(struct end *end, const char *device)
 		return -ENOMEM;
 	}
 	end->mr = ibv_reg_mr(end->pd, end->buf, PAIR_BYTES,
-			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				     IBV_ACCESS_REMOTE_READ);
 	if (!end->mr) {
 		return -errno;
 	}
@@ -119,7 +120,8 @@ int end_to_init(struct end *end)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
 				   .port_num = 1,
-				   .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+				   .qp_access_flags =
+					   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
 
 	return ibv_modify_qp(end->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -221,6 +223,17 @@ int end_post_pair(struct end *end, const struct end *peer, uint64_t wr_id, uint3
 	wrs[0].next = &wrs[1];
 	wrs[1].send_flags = IBV_SEND_SIGNALED;
 	return ibv_post_send(end->qp, wrs, &bad);
+}
+
+int end_post_read(struct end *end, const struct end *peer, uint64_t wr_id)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)end->buf, .length = 8, .lkey = end->mr->lkey};
+	struct ibv_send_wr wr = write_wr(peer, &sge, wr_id);
+	struct ibv_send_wr *bad;
+
+	wr.opcode = IBV_WR_RDMA_READ;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	return ibv_post_send(end->qp, &wr, &bad);
 }
 
 int end_poll(struct end *end, struct ibv_wc *wc, uint32_t wait_ms)

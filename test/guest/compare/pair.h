@@ -56,6 +56,8 @@ int end_post_write(struct end *end, const struct end *peer, uint64_t wr_id, uint
  * immediate, both numbered wr_id. Returns what verbs returned.
  */
 int end_post_pair(struct end *end, const struct end *peer, uint64_t wr_id, uint32_t bytes);
+/** Post a signaled read of 8 bytes from the peer. Returns what verbs returned. */
+int end_post_read(struct end *end, const struct end *peer, uint64_t wr_id);
 /** Poll for one completion for up to wait_ms. Returns 1, 0 for none, or negative. */
 int end_poll(struct end *end, struct ibv_wc *wc, uint32_t wait_ms);
 

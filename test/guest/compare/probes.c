@@ -9,8 +9,7 @@
 
 static const struct patience brisk = {.timeout = 8, .retry_cnt = 3, .rnr_retry = 7};
 
-/** Completions as "1:ok 2:flushed": numbers and first word of the status, in their order. */
-static const char *wcs_text(struct end *end, uint32_t wait_ms, char *text, size_t cap)
+const char *wcs_text(struct end *end, uint32_t wait_ms, char *text, size_t cap)
 {
 	struct ibv_wc wc;
 	size_t len = 0;
@@ -39,6 +38,8 @@ void probe_states(struct end *a, struct end *b)
 	say("send posted in RTR", "%d", end_post_write(a, b, 1, 8, IBV_SEND_SIGNALED));
 	say("RTR to RTS", "%d", end_to_rts(a, &brisk));
 	say("RTS to RTR", "%d", end_to_rtr(a, b));
+	say("RTS to SQD", "%d", end_to(a, IBV_QPS_SQD));
+	say("SQD to RTS", "%d", end_to(a, IBV_QPS_RTS));
 	say("RTS to ERR", "%d", end_to(a, IBV_QPS_ERR));
 	say("ERR to INIT", "%d", end_to_init(a));
 	say("ERR to RESET", "%d", end_to(a, IBV_QPS_RESET));
@@ -73,15 +74,17 @@ void probe_late_posts(struct end *a, struct end *b)
 	}
 	end_to(a, IBV_QPS_ERR);
 	say("send posted in ERR", "%d", end_post_write(a, b, 1, 8, IBV_SEND_SIGNALED));
-	say("completion of it", "%s", wcs_text(a, 300, text, sizeof(text)));
+	say("completion of that send", "%s", wcs_text(a, 300, text, sizeof(text)));
 	say("receive posted in ERR", "%d", end_post_recv(a, 2, 1));
-	say("completion of it", "%s", wcs_text(a, 300, text, sizeof(text)));
+	say("completion of that receive", "%s", wcs_text(a, 300, text, sizeof(text)));
 	end_to(a, IBV_QPS_RESET);
 	say("completions after RESET", "%s", wcs_text(a, 50, text, sizeof(text)));
 }
 
 void probe_failed_wc(struct end *a, struct end *b)
 {
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
 	struct ibv_wc wc;
 	char text[256];
 
@@ -101,6 +104,9 @@ void probe_failed_wc(struct end *a, struct end *b)
 		    wc.byte_len, (unsigned)wc.wc_flags);
 	}
 	say("then", "%s", wcs_text(a, 100, text, sizeof(text)));
+	if (ibv_query_qp(a->qp, &attr, IBV_QP_STATE, &init) == 0) {
+		say("state told after it", "%d", (int)attr.qp_state);
+	}
 }
 
 static void patience_say(struct end *a, struct end *b, uint8_t timeout, uint8_t retry_cnt)
@@ -134,15 +140,34 @@ void probe_patience(struct end *a, struct end *b)
 	patience_say(a, b, 10, 7);
 }
 
+/** Nothing is posted at the responder; its timer (12) asks for pauses of 0.64 ms. */
+static void rnr_say(struct end *a, struct end *b, uint8_t rnr_retry)
+{
+	struct ibv_wc wc;
+	char topic[64];
+
+	if (pair_connect(a, b, &(struct patience){14, 6, rnr_retry})) {
+		return;
+	}
+	uint64_t start_ns = clock_mono_ns();
+
+	end_post_write(a, b, 1, 4096, IBV_SEND_SIGNALED);
+	snprintf(topic, sizeof(topic), "no receive, rnr_retry %u, ms to the error", rnr_retry);
+	if (end_poll(a, &wc, 2000) == 1) {
+		say(topic, "%llu, status %d",
+		    (unsigned long long)((clock_mono_ns() - start_ns) / NS_PER_MS), (int)wc.status);
+	} else {
+		say(topic, "none in 2 s");
+	}
+}
+
 void probe_rnr(struct end *a, struct end *b)
 {
 	char text[256];
 
-	if (pair_connect(a, b, &(struct patience){14, 6, 0})) {
-		return;
-	}
-	end_post_write(a, b, 1, 4096, IBV_SEND_SIGNALED);
-	say("no receive posted, rnr_retry 0", "%s", wcs_text(a, 500, text, sizeof(text)));
+	rnr_say(a, b, 0);
+	rnr_say(a, b, 1);
+	rnr_say(a, b, 6);
 	if (pair_connect(a, b, &(struct patience){14, 6, 7})) {
 		return;
 	}

@@ -9,7 +9,7 @@
 enum {
 	STREAM_BYTES = 65536,
 	STREAM_OUT = 24, /**< pairs under way */
-	STREAM_MS = 6000
+	STREAM_MS = 1500
 };
 
 /**
