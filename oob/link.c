@@ -256,7 +256,8 @@ int oob_link_send(struct oob_link *link, const struct frame *frame)
 	pthread_mutex_lock(&net->lock);
 	if (link->gone) {
 		err = -EPIPE;
-	} else if (!oob_queue_has_room(&link->queue, item->len_bytes)) {
+	} else if (frame->type != FRAME_CLOSE &&
+		   !oob_queue_has_room(&link->queue, item->len_bytes)) {
 		err = -ENOBUFS;
 	} else {
 		oob_queue_push(&link->queue, item);

@@ -109,7 +109,7 @@ void oob_link_put(struct oob_link *link);
 /**
  * Queue a frame. Any thread, never blocks. 0, -ENOMEM, -EINVAL when a field is out of range, -EPIPE
  * when the peer is gone, or -ENOBUFS when more than 4 MiB are not acknowledged yet (link lost, or
- * peer stopped).
+ * peer stopped). CLOSE is taken even then: there is one for each comm, and nobody repeats it.
  */
 int oob_link_send(struct oob_link *link, const struct frame *frame);
 

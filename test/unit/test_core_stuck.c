@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * An HCA that takes verbs calls and does not come back while connections are closed (P11): each
+ * call ends in time, and many of them do not add up. Leaves threads behind, as the plugin does
+ * then.
+ */
+
+#include "core_rig.h"
+
+enum {
+	PAIRS = 20,
+	ONE_MS = 2000,  /* for the first that finds out */
+	MANY_MS = 3000, /* for the others together, on a busy machine */
+};
+
+static struct rig_pair pairs[PAIRS];
+
+static void test_destroy_blocks(void **state)
+{
+	uint64_t start_ns;
+
+	(void)state;
+	assert_int_equal(plugin_init(NULL, NULL), 0);
+	for (unsigned int i = 0; i < PAIRS; i++) {
+		rig_open(&pairs[i], 0);
+	}
+	rig_fault("block host=0 rail=1 call=destroy_qp delay_ms=20000");
+	start_ns = clock_mono_ns();
+	plugin_close_send(pairs[0].send);
+	assert_in_range(rig_ms_since(start_ns), ONE_MS - 1, ONE_MS + MANY_MS);
+	start_ns = clock_mono_ns();
+	plugin_close_recv(pairs[0].recv);
+	for (unsigned int i = 1; i < PAIRS; i++) {
+		rig_close(&pairs[i]);
+	}
+	assert_in_range(rig_ms_since(start_ns), 0, 39 * 50 + MANY_MS);
+	plugin_finalize();
+	rig_fault("heal host=0 rail=1");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_destroy_blocks)};
+
+	return cmocka_run_group_tests(tests, rig_begin, rig_end);
+}
