@@ -20,6 +20,7 @@ def parse(argv):
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--graph", action="store_true", help="capture once, then replay")
     parser.add_argument("--counters", action="store_true")
+    parser.add_argument("--wait-in-driver", action="store_true")
     parser.add_argument("--rule", action="append", default=[], metavar="STEP:RULE")
     parser.add_argument("--corrupt", type=int, default=-1, metavar="STEP",
                         help="self-test: spoil one element there")
@@ -59,33 +60,33 @@ class Graph(Eager):
 def run_step(args, work, size, step, before):
     _rank.rules_at(args.rule, step)
     work.load(step)
-    dist.barrier()
+    _rank.barrier()
     seconds = _rank.timed(work.run)
     if step == args.corrupt and _rank.RANK == 1:
         work.out[work.out.numel() // 2] += 1
     line = {"step": step, "bytes": size, "seconds": seconds,
             "elements": work.out.numel(), "wrong": _rank.wrong_elements(work.out, step)}
     if args.counters:
-        dist.barrier()
-        torch.cuda.synchronize()
+        _rank.barrier()
         if _rank.RANK == 0:
             after = _rank.counters()
             line["moved"] = _rank.difference(after, before)
             before.clear()
             before.update(after)
-        dist.barrier()
-        torch.cuda.synchronize()
+        _rank.barrier()
     _rank.tell(**line)
     return line["wrong"]
 
 
 def main(argv):
     args = parse(argv)
+    if args.wait_in_driver:
+        _rank.wait = torch.cuda.synchronize
     device = _rank.begin()
     warm = torch.ones(1 << 20, device=device)
     for _ in range(args.warmup):
         dist.all_reduce(warm)
-    torch.cuda.synchronize()
+    _rank.wait()
     before = _rank.counters() if args.counters and _rank.RANK == 0 else {}
     wrong = step = 0
     work = None

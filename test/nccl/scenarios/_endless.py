@@ -23,7 +23,7 @@ def main(argv):
     try:
         for step in range(args.steps):
             out = _rank.pattern(args.bytes // 4, _rank.RANK, step, device)
-            dist.all_reduce(out)
+            dist.all_reduce(out, async_op=True).wait()
             torch.cuda.synchronize()
             bad = _rank.wrong_elements(out, step)
             wrong += bad

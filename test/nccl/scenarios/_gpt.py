@@ -57,7 +57,7 @@ def text(step, device):
 
 def wait_for(kind, limit_s=8):
     """Until the plugin has reported such an event somewhere; rank 0 asks for all."""
-    folder = os.environ["BRAID_RUN_FOLDER"]
+    folder = os.environ["CHECK_FOLDER"]
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         for name in os.listdir(folder):
@@ -86,7 +86,7 @@ def train(args, device):
         loss = F.cross_entropy(logits.reshape(-1, VOCAB), tokens[:, 1:].reshape(-1))
         optimizer.zero_grad()
         loss.backward()
-        torch.cuda.synchronize()
+        _rank.wait()
         took = time.monotonic() - start
         grads = _rank.digest([p.grad for p in model.parameters()]) if hashing else ""
         optimizer.step()

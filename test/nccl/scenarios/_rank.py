@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
-CTL = [os.environ["BRAID_FABRICCTL"], "--dir", os.environ["FABRIC_DIR"]]
+CTL = [os.environ["CHECK_FABRICCTL"], "--dir", os.environ["FABRIC_DIR"]]
 
 
 def begin(timeout_s=90):
@@ -25,8 +25,22 @@ def begin(timeout_s=90):
     return device
 
 
+def wait():
+    """Until the GPU has done what it was given, by asking: a thread that waits inside the driver keeps
+    the fabric's threads from copying to and from GPU memory, which NCCL's kernel waits for."""
+    event = torch.cuda.Event()
+    event.record()
+    while not event.query():
+        time.sleep(0.0001)
+
+
+def barrier():
+    dist.all_reduce(torch.ones(1, device="cuda"))
+    wait()
+
+
 def end():
-    dist.barrier()
+    barrier()
     torch.cuda.synchronize()
     dist.destroy_process_group()
 
@@ -65,8 +79,7 @@ def rules_at(rules, step):
     if mine:
         if RANK == 0:
             install(*mine)
-        dist.barrier()
-        torch.cuda.synchronize()
+        barrier()
     return mine
 
 
@@ -92,8 +105,8 @@ def digest(tensors):
 
 
 def timed(body):
-    torch.cuda.synchronize()
+    wait()
     start = time.monotonic()
     body()
-    torch.cuda.synchronize()
+    wait()
     return time.monotonic() - start

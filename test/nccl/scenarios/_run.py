@@ -41,12 +41,12 @@ def parse(doc, argv, more=None):
     return args
 
 
-def need_torch():
+def gpu_count():
     """Ends the scenario as skipped where it cannot run."""
     try:
         import torch
         if torch.cuda.device_count() > 0:
-            return
+            return torch.cuda.device_count()
         print("skipped: PyTorch sees no GPU")
     except ImportError:
         print("skipped: no PyTorch here")
@@ -69,14 +69,22 @@ class Job:
             env = launch.rank_env(args.build, net, rank, self.ranks, port, self.folder,
                                   host=rank // how.get("per_host", RANKS_PER_HOST),
                                   rails=how.get("rails", RAILS), rate=how.get("rate", 0))
-            env["BRAID_FABRICCTL"] = os.path.join(args.build, "fabric", "fabricctl")
-            env["BRAID_RUN_FOLDER"] = self.folder
+            env["CHECK_FABRICCTL"] = os.path.join(args.build, "fabric", "fabricctl")
+            env["CHECK_FOLDER"] = self.folder
             env.update(getattr(args, "mps_env", {}))
+            env.update(self.host_env(rank, how.get("per_host", RANKS_PER_HOST)))
             env.update(how.get("env", {}))
             with open(self.path("out", rank), "w") as out, open(self.path("err", rank), "w") as err:
                 self.procs.append(subprocess.Popen(
                     [sys.executable, os.path.join(HERE, worker)] + [str(o) for o in options],
                     env=env, stdout=out, stderr=err))
+
+    def host_env(self, rank, per_host):
+        """With as many GPUs as ranks a host, the ranks of a host talk through its memory, as they do
+        on real ones. Where they would share a GPU, NCCL must take each for a host of its own."""
+        if per_host == 1 or self.args.gpus < per_host:
+            return {}
+        return {"NCCL_HOSTID": f"braid-check-host-{rank // per_host}", "NCCL_P2P_DISABLE": "1"}
 
     def path(self, kind, rank):
         return os.path.join(self.folder, f"{kind}.{rank}")
@@ -136,6 +144,11 @@ def uses(result, name):
     return f"Using network {name}" in result["log"]
 
 
+def through_memory(args):
+    """Do the two ranks of a host talk without the network?"""
+    return args.gpus >= RANKS_PER_HOST
+
+
 def steps(result, rank=0):
     return [line for line in result["ranks"][rank] if "step" in line]
 
@@ -177,7 +190,7 @@ def report(args, ok, summary, tables, details=None):
 def main(doc, body, argv, more=None):
     """Runs a scenario's `body(args)`; ranks share the GPU by MPS unless somebody set that up."""
     args = parse(doc, argv, more)
-    need_torch()
+    args.gpus = gpu_count()
     with mps.Mps("CUDA_MPS_PIPE_DIRECTORY" not in os.environ) as service:
         args.mps_env = service.env
         return body(args)

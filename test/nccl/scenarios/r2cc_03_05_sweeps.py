@@ -16,7 +16,7 @@ THEIRS_GBPS = {"healthy": 3.53, "rail out": 2.35}
 
 
 def options(parser):
-    parser.add_argument("--rate", type=int, default=400, help="MB/s per rail and direction")
+    parser.add_argument("--rate", type=int, default=200, help="MB/s per rail and direction")
     parser.add_argument("--sizes", default=",".join(str(size) for size in SIZES))
 
 

@@ -17,7 +17,7 @@ TARGET = 1.5 * 1.02
 
 def options(parser):
     parser.add_argument("--bytes", type=int, default=256 << 20)
-    parser.add_argument("--rate", type=int, default=400, help="MB/s per rail and direction")
+    parser.add_argument("--rate", type=int, default=200, help="MB/s per rail and direction")
 
 
 def body(args):
