@@ -2,8 +2,6 @@
 #include "test/fabric/gpu.h"
 #include "test/fabric/move.h"
 
-#include <errno.h>
-
 /*
  * Compare-and-swap and fetch-and-add. They are atomic among all that go to one opened device, not
  * against the CPUs there: IBV_ATOMIC_HCA. What was there before is written to the requester's list
@@ -12,23 +10,13 @@
 
 bool fab_atomic_begin(struct fab_move *m)
 {
-	int rc;
-
-	if (!fab_wr_is_atomic(m->wr)) {
-		return true;
-	}
-	rc = pthread_mutex_trylock(&m->path.peer->atomic_lock);
-	if (rc == EOWNERDEAD) {
-		pthread_mutex_consistent(&m->path.peer->atomic_lock);
-		rc = 0;
-	}
-	return rc == 0;
+	return !fab_wr_is_atomic(m->wr) || fab_mutex_trylock(&m->path.peer->atomic_lock);
 }
 
 void fab_atomic_end(struct fab_move *m)
 {
 	if (fab_wr_is_atomic(m->wr)) {
-		pthread_mutex_unlock(&m->path.peer->atomic_lock);
+		fab_mutex_unlock(&m->path.peer->atomic_lock);
 	}
 }
 

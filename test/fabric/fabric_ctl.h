@@ -60,6 +60,13 @@ uint32_t fabric_ctl_fired_count(struct fabric_ctl *ctl);
 /** The number-th rule that fired, from 0. -ENOENT when there is none (yet), or no more: the newest
  * 1024 are kept. */
 int fabric_ctl_fired(struct fabric_ctl *ctl, uint32_t number, struct fabric_fired *fired);
+/**
+ * The rule that makes the number-th firing happen again in a run whose rules are there from its
+ * start: the same action after as many bytes of its rail, and as much later as nothing moved there
+ * in between. Rules that counted writes or immediates stay as they are. `text` gets at most `len`
+ * bytes. -ENOENT as above.
+ */
+int fabric_ctl_replay(struct fabric_ctl *ctl, uint32_t number, char *text, size_t len);
 /** Waits until rule `rule_idx` fired. -ETIMEDOUT after `timeout_ms`. `fired` may be NULL. */
 int fabric_ctl_wait_fired(struct fabric_ctl *ctl, uint32_t rule_idx, uint32_t timeout_ms,
 			  struct fabric_fired *fired);

@@ -13,7 +13,8 @@ static const char doc[] =
 	"  fault \"RULE\"...  install fault rules: ACTION host=H rail=R [dir=tx|rx|both]\n"
 	"                   [KEY=VALUE...] [TRIGGER]; test/fabric/README.md lists them\n"
 	"  counters         bytes and messages per host and rail\n"
-	"  fired            the rules that fired, oldest first";
+	"  fired            the rules that fired, oldest first\n"
+	"  replay           the same as a file of rules for another run, by bytes";
 
 static const struct argp_option options[] = {
 	{"dir", 'D', "DIR", 0, "the fabric's directory (default: $FABRIC_DIR)", 0},
@@ -103,12 +104,25 @@ static int do_fired(struct fabric_ctl *ctl)
 	return 0;
 }
 
+static int do_replay(struct fabric_ctl *ctl)
+{
+	uint32_t count = fabric_ctl_fired_count(ctl);
+	char text[256];
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (fabric_ctl_replay(ctl, i, text, sizeof(text)) == 0) {
+			printf("%s\n", text);
+		}
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse_option,
-		.args_doc = "fault RULE... | counters | fired",
+		.args_doc = "fault RULE... | counters | fired | replay",
 		.doc = doc,
 	};
 	struct args args = {.dir = getenv("FABRIC_DIR")};
@@ -132,8 +146,10 @@ int main(int argc, char **argv)
 		rc = do_counters(ctl);
 	} else if (strcmp(args.words[0], "fired") == 0) {
 		rc = do_fired(ctl);
+	} else if (strcmp(args.words[0], "replay") == 0) {
+		rc = do_replay(ctl);
 	} else {
-		fprintf(stderr, "fabricctl: '%s' is none of fault, counters, fired\n",
+		fprintf(stderr, "fabricctl: '%s' is none of fault, counters, fired, replay\n",
 			args.words[0]);
 		rc = 2;
 	}

@@ -146,7 +146,8 @@ enum fab_arg {
 	FAB_ARG_US,
 	FAB_ARG_JITTER_US,
 	FAB_ARG_INDEX,
-	FAB_ARG_CALL, /* enum fab_call */
+	FAB_ARG_CALL,     /* enum fab_call */
+	FAB_ARG_AFTER_MS, /* of any action: how long after its trigger */
 	FAB_ARG_COUNT,
 };
 
@@ -166,10 +167,11 @@ struct fab_rule_spec {
 struct fab_rule {
 	_Atomic uint32_t state;
 	struct fab_rule_spec spec;
-	uint64_t seen;        /* what the trigger counted so far; under the port's gate */
-	uint64_t deadline_ns; /* FAB_TRIG_MS */
-	uint32_t event_type;  /* what firing has to tell */
-	uint32_t phase;       /* of a flap: how often it changed the port */
+	uint64_t seen;                /* what the trigger counted so far; under the port's gate */
+	_Atomic uint64_t deadline_ns; /* FAB_TRIG_MS */
+	_Atomic uint32_t gated;       /* ... which is due: placements go through the gate */
+	uint32_t event_type;          /* what firing has to tell */
+	uint32_t phase;               /* of a flap: how often it changed the port */
 };
 
 struct fab_fired {

@@ -46,6 +46,16 @@ void fab_mutex_lock(pthread_mutex_t *mutex)
 	}
 }
 
+bool fab_mutex_trylock(pthread_mutex_t *mutex)
+{
+	int rc = pthread_mutex_trylock(mutex);
+
+	if (rc == EOWNERDEAD) {
+		pthread_mutex_consistent(mutex);
+	}
+	return rc == 0 || rc == EOWNERDEAD;
+}
+
 void fab_mutex_unlock(pthread_mutex_t *mutex)
 {
 	pthread_mutex_unlock(mutex);

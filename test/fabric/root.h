@@ -4,6 +4,7 @@
 
 #include "test/fabric/layout.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -27,6 +28,7 @@ void fab_root_close(struct fab_root *root);
 /** A process-shared robust mutex. A dead owner is cleaned up after by the next one to lock. */
 void fab_mutex_init(pthread_mutex_t *mutex);
 void fab_mutex_lock(pthread_mutex_t *mutex);
+bool fab_mutex_trylock(pthread_mutex_t *mutex);
 void fab_mutex_unlock(pthread_mutex_t *mutex);
 
 static inline struct fab_port *fab_root_port(struct fab_root *root, uint32_t host, uint32_t rail)

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool trigger_counts(enum fab_trigger trigger)
-{
-	return trigger == FAB_TRIG_BYTES || trigger == FAB_TRIG_WRITES || trigger == FAB_TRIG_IMMS;
-}
+/* A rule that is due by time waits so long, so that placements under way outside the gate end; and
+ * so long for the gate, which a stopped process may hold. */
+#define GATE_SOON_NS 500000ull
+#define GATE_MAX_NS  20000000ull
 
 static void fired_log(const char *dir, const struct fab_fired *fired)
 {
@@ -72,8 +72,8 @@ static void deadline_refresh(struct fab_root *root)
 
 		if (atomic_load_explicit(&rule->state, memory_order_acquire) == FAB_RULE_ARMED &&
 		    rule->spec.trigger == FAB_TRIG_MS &&
-		    (next_ns == 0 || rule->deadline_ns < next_ns)) {
-			next_ns = rule->deadline_ns;
+		    (next_ns == 0 || atomic_load(&rule->deadline_ns) < next_ns)) {
+			next_ns = atomic_load(&rule->deadline_ns);
 		}
 	}
 	atomic_store_explicit(&root->next_deadline_ns, next_ns, memory_order_seq_cst);
@@ -105,32 +105,53 @@ static uint64_t flap_next_ns(struct fab_rule *rule)
 	       args[rule->phase % 2 != 0 ? FAB_ARG_DOWN_MS : FAB_ARG_UP_MS] * 1000000ull;
 }
 
-void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx)
+/* It fires (again) at that time. */
+static void arm_at(struct fab_root *root, const char *dir, struct fab_rule *rule, uint64_t at_ns)
 {
-	struct fab_rule *rule = &root->rules[idx];
-	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
-	uint32_t armed = FAB_RULE_ARMED;
-
-	if (!atomic_compare_exchange_strong(&rule->state, &armed, FAB_RULE_FIRING)) {
-		return;
-	}
-	fab_action_apply(root, rule);
-	fired_record(root, dir, idx);
-	fab_action_tell(root, dir, rule);
-	if (trigger_counts(rule->spec.trigger)) {
-		atomic_fetch_sub_explicit(&port->armed_count, 1, memory_order_seq_cst);
-	}
-	rule->deadline_ns = flap_next_ns(rule);
-	if (rule->deadline_ns == 0) {
-		atomic_store_explicit(&rule->state, FAB_RULE_FIRED, memory_order_release);
-		return;
-	}
 	rule->spec.trigger = FAB_TRIG_MS;
+	atomic_store(&rule->deadline_ns, at_ns);
 	atomic_store_explicit(&rule->state, FAB_RULE_ARMED, memory_order_release);
 	fab_mutex_lock(&root->lock);
 	deadline_refresh(root);
 	fab_mutex_unlock(&root->lock);
 	ring_everybody(root, dir);
+}
+
+/* Placements need not go through the gate for this rule any more. */
+static void ungate(struct fab_root *root, struct fab_rule *rule)
+{
+	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
+
+	if (fab_rule_counts(rule->spec.trigger) || atomic_exchange(&rule->gated, 0) != 0) {
+		atomic_fetch_sub_explicit(&port->armed_count, 1, memory_order_seq_cst);
+	}
+}
+
+void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx)
+{
+	struct fab_rule *rule = &root->rules[idx];
+	uint32_t armed = FAB_RULE_ARMED;
+	uint64_t next_ns;
+
+	if (!atomic_compare_exchange_strong(&rule->state, &armed, FAB_RULE_FIRING)) {
+		return;
+	}
+	if (rule->spec.args[FAB_ARG_AFTER_MS] != 0 && fab_rule_counts(rule->spec.trigger)) {
+		ungate(root, rule);
+		arm_at(root, dir, rule,
+		       fab_now_ns() + rule->spec.args[FAB_ARG_AFTER_MS] * 1000000ull);
+		return;
+	}
+	fab_action_apply(root, rule);
+	fired_record(root, dir, idx);
+	fab_action_tell(root, dir, rule);
+	ungate(root, rule);
+	next_ns = flap_next_ns(rule);
+	if (next_ns != 0) {
+		arm_at(root, dir, rule, next_ns);
+	} else {
+		atomic_store_explicit(&rule->state, FAB_RULE_FIRED, memory_order_release);
+	}
 }
 
 int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_spec *spec,
@@ -158,12 +179,13 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 	root->rules[idx].spec = *spec;
 	root->rules[idx].seen = 0;
 	root->rules[idx].phase = 0;
-	root->rules[idx].deadline_ns = fab_now_ns() + spec->count * 1000000ull;
+	atomic_store(&root->rules[idx].deadline_ns, fab_now_ns() + spec->count * 1000000ull);
+	atomic_store(&root->rules[idx].gated, 0);
 	atomic_store_explicit(&root->rules[idx].state, FAB_RULE_ARMED, memory_order_release);
 	if (idx == count) {
 		atomic_store_explicit(&root->rule_count, count + 1, memory_order_release);
 	}
-	if (trigger_counts(spec->trigger)) {
+	if (fab_rule_counts(spec->trigger)) {
 		atomic_fetch_add_explicit(&port->armed_count, 1, memory_order_seq_cst);
 	}
 	if (spec->trigger == FAB_TRIG_MS) {
@@ -181,6 +203,28 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 	return 0;
 }
 
+/* A rule is due by time. It fires between two placements like those that count, so that the bytes
+ * it is recorded at are the bytes it found. */
+static void time_up(struct fab_root *root, const char *dir, uint32_t idx, uint64_t now_ns)
+{
+	struct fab_rule *rule = &root->rules[idx];
+	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
+	bool held;
+
+	if (atomic_exchange(&rule->gated, 1) == 0) {
+		atomic_fetch_add_explicit(&port->armed_count, 1, memory_order_seq_cst);
+		atomic_store(&rule->deadline_ns, now_ns + GATE_SOON_NS);
+		return;
+	}
+	held = fab_mutex_trylock(&port->gate);
+	if (held || now_ns > atomic_load(&rule->deadline_ns) + GATE_MAX_NS) {
+		fab_rule_fire(root, dir, idx);
+	}
+	if (held) {
+		fab_mutex_unlock(&port->gate);
+	}
+}
+
 void fab_rule_tick(struct fab_root *root, const char *dir, uint64_t now_ns)
 {
 	uint64_t next_ns = atomic_load_explicit(&root->next_deadline_ns, memory_order_seq_cst);
@@ -194,8 +238,9 @@ void fab_rule_tick(struct fab_root *root, const char *dir, uint64_t now_ns)
 		struct fab_rule *rule = &root->rules[i];
 
 		if (atomic_load_explicit(&rule->state, memory_order_acquire) == FAB_RULE_ARMED &&
-		    rule->spec.trigger == FAB_TRIG_MS && rule->deadline_ns <= now_ns) {
-			fab_rule_fire(root, dir, i);
+		    rule->spec.trigger == FAB_TRIG_MS &&
+		    atomic_load(&rule->deadline_ns) <= now_ns) {
+			time_up(root, dir, i, now_ns);
 		}
 	}
 	fab_mutex_lock(&root->lock);

@@ -28,6 +28,12 @@ void fab_rule_tick(struct fab_root *root, const char *dir, uint64_t now_ns);
 /** Fires rule `idx` unless somebody did already: state first, then events, then the log. */
 void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx);
 
+/** Does the trigger count what is placed? */
+static inline bool fab_rule_counts(enum fab_trigger trigger)
+{
+	return trigger == FAB_TRIG_BYTES || trigger == FAB_TRIG_WRITES || trigger == FAB_TRIG_IMMS;
+}
+
 const char *fab_action_name(enum fab_action action);
 
 #endif

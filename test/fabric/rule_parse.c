@@ -49,6 +49,7 @@ static const char *const key_names[KEY_COUNT] = {
 	[KEY_OF(JITTER_US)] = "jitter_us",
 	[KEY_OF(INDEX)] = "index",
 	[KEY_OF(CALL)] = "call",
+	[KEY_OF(AFTER_MS)] = "after_ms",
 };
 
 static const uint64_t arg_max[FAB_ARG_COUNT] = {
@@ -57,6 +58,7 @@ static const uint64_t arg_max[FAB_ARG_COUNT] = {
 	[FAB_ARG_TIMES] = 1000000,      [FAB_ARG_DOWN_MS] = 3600000,
 	[FAB_ARG_UP_MS] = 3600000,      [FAB_ARG_US] = 10000000,
 	[FAB_ARG_JITTER_US] = 10000000, [FAB_ARG_INDEX] = FAB_GID_TABLE_MAX - 1,
+	[FAB_ARG_AFTER_MS] = 3600000,
 };
 
 static const char *const event_names[] = {
@@ -235,13 +237,14 @@ static int args_check(const struct parse *parse)
 	for (int key = KEY_ARGS; key < KEY_COUNT; key++) {
 		bool given = (parse->seen & KEY_BIT(key)) != 0;
 		bool needed = (action_needs[action] & KEY_BIT(key)) != 0;
+		bool may = (action_may[action] & KEY_BIT(key)) != 0 || key == KEY_OF(AFTER_MS);
 
 		if (needed && !given) {
 			snprintf(parse->why, parse->why_len, "'%s' needs '%s='",
 				 action_names[action], key_names[key]);
 			return -EINVAL;
 		}
-		if (given && !needed && (action_may[action] & KEY_BIT(key)) == 0) {
+		if (given && !needed && !may) {
 			snprintf(parse->why, parse->why_len,
 				 "'%s=' goes with other actions, not with '%s'", key_names[key],
 				 action_names[action]);
@@ -263,8 +266,9 @@ static int rule_check(const struct parse *parse)
 		bad = "'rail=' is missing";
 	} else if ((parse->seen & 1u << KEY_EDGE) != 0 && spec->trigger != FAB_TRIG_IMMS) {
 		bad = "'edge=' goes with 'imms=' only";
-	} else if (spec->trigger != FAB_TRIG_NOW && spec->trigger != FAB_TRIG_MS &&
-		   spec->count == 0) {
+	} else if ((parse->seen & ARG_BIT(AFTER_MS)) != 0 && !fab_rule_counts(spec->trigger)) {
+		bad = "'after_ms=' goes with 'bytes=', 'writes=' and 'imms=' only";
+	} else if (fab_rule_counts(spec->trigger) && spec->count == 0) {
 		bad = "a trigger counts from 1";
 	}
 	if (bad == NULL) {
