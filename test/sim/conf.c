@@ -140,10 +140,14 @@ static void draw_faults(struct sim_conf *c, struct rng *rng)
 			add_fault(c, rng, (enum fault_kind)rng_below(rng, FAULT_GARBLE), p);
 		}
 	}
-	for (unsigned int kind = FAULT_GARBLE; kind < FAULT_KIND_COUNT; kind++) {
+	for (unsigned int kind = FAULT_GARBLE; kind < FAULT_CLOSE; kind++) {
 		for (unsigned int i = 0; i < 3 && rng_chance(rng, 250); i++) {
 			add_fault(c, rng, (enum fault_kind)kind, rng_below(rng, c->path_count));
 		}
+	}
+	if (c->goal == GOAL_LEAVE) {
+		c->rx_closes = false;
+		add_fault(c, rng, rng_chance(rng, 600) ? FAULT_CLOSE : FAULT_KILL, 0);
 	}
 	if (c->heals && rng_chance(rng, 300)) { /* while a path tries to rejoin */
 		struct fault *f = &c->faults[c->fault_count];
@@ -230,7 +234,10 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 
 	memset(c, 0, sizeof(*c));
 	c->seed = seed;
-	c->goal = goal < 60 ? GOAL_NO_PATH : goal < 80 ? GOAL_UNFENCED : GOAL_FINISH;
+	c->goal = goal < 60    ? GOAL_NO_PATH
+		  : goal < 80  ? GOAL_UNFENCED
+		  : goal < 180 ? GOAL_LEAVE
+			       : GOAL_FINISH;
 	draw_paths(c, &rng);
 	draw_traffic(c, &rng);
 	draw_machines(c, &rng);

@@ -40,6 +40,8 @@ enum fault_kind {
 	FAULT_BLIP,        /* a short black hole that retransmission gets over; no path is lost */
 	FAULT_STOP,        /* the host's software stands still for a while */
 	FAULT_NAP,         /* the user does not poll for a while */
+	FAULT_CLOSE,       /* one end closes, whatever is outstanding */
+	FAULT_KILL,        /* one end's process dies */
 	FAULT_KIND_COUNT
 };
 
@@ -71,6 +73,7 @@ enum sim_goal {
 	GOAL_FINISH,   /* every message is done at both ends */
 	GOAL_NO_PATH,  /* every path may die: done, or failed with NO_PATH at both ends */
 	GOAL_UNFENCED, /* a fence is refused: done, or failed with UNFENCED at one end */
+	GOAL_LEAVE,    /* one end closes or dies: the other is done, or hears of it in time */
 };
 
 /** A run's parameters, all drawn from its seed. */

@@ -25,6 +25,8 @@ enum ev_type {
 	EV_HINT,   /* the software hears that the port is up */
 	EV_NOTICE, /* arg: enum cause: the software is told that the path failed */
 	EV_CLOSE,
+	EV_KILL,
+	EV_GONE, /* the link knows that the peer's process is dead */
 	EV_TYPE_COUNT
 };
 

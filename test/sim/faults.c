@@ -273,7 +273,8 @@ void fault_strike(struct sim *sim, const struct ev *ev)
 		"QP error",     "port glitch",       "false alarm",
 		"failing post", "long packets lost", "garbled probes",
 		"lost link",    "full link",         "blip",
-		"host stop",    "user nap"};
+		"host stop",    "user nap",          "close",
+		"kill"};
 	const struct fault *f = &sim->conf.faults[ev->arg];
 	unsigned int next = (unsigned int)ev->arg + 1;
 
@@ -282,6 +283,10 @@ void fault_strike(struct sim *sim, const struct ev *ev)
 	sim_disturb(sim, sim->now_ns);
 	if (f->kind == FAULT_STOP || f->kind == FAULT_NAP) {
 		strike_host(sim, f);
+	} else if (f->kind == FAULT_CLOSE || f->kind == FAULT_KILL) {
+		sim_push(sim, (struct ev){.at_ns = sim->now_ns,
+					  .type = f->kind == FAULT_CLOSE ? EV_CLOSE : EV_KILL,
+					  .side = f->side});
 	} else if (f->kind >= FAULT_GARBLE && f->kind <= FAULT_LINK_FULL) {
 		strike_talk(sim, f);
 	} else if (f->kind == FAULT_BLIP) {

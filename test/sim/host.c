@@ -269,20 +269,46 @@ static void joined(struct host *host, unsigned int path, uint64_t arg)
 	repair_rejoin_joined(host->end, path, (uint32_t)(arg >> 32), err, sim->now_ns);
 }
 
-static void close_rx(struct host *host)
+/* No software of this end runs any more, and its QPs are gone. */
+static void leave(struct host *host)
 {
 	struct sim *sim = host->sim;
-	struct link_frame frame = {.type = FRAME_CLOSE,
-				   .close = {.next_seq = sim->rx.book.next_seq}};
 
-	TRACE(sim, "rx closes");
 	host->end->closing = true;
 	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
-		net_qp_reset(sim, SIDE_RX, p);
+		net_qp_reset(sim, host->side, p);
 	}
 	host->closed = true;
-	link_send(sim, SIDE_RX, &frame);
+	user_leave(sim, host->side);
 	sim_disturb(sim, sim->now_ns);
+}
+
+static void close_end(struct host *host)
+{
+	struct sim *sim = host->sim;
+	struct link_frame frame = {.type = FRAME_CLOSE};
+
+	TRACE(sim, "%s closes", host->side == SIDE_TX ? "tx" : "rx");
+	if (host->side == SIDE_RX) {
+		frame.close.next_seq = sim->rx.book.next_seq;
+	}
+	leave(host);
+	link_send(sim, host->side, &frame);
+}
+
+/* The kernel closes its sockets, and the peer finds nobody at its port: within 2 s (P7). */
+static void die(struct host *host)
+{
+	struct sim *sim = host->sim;
+	uint64_t at = sim->now_ns + rng_spread(&sim->rng, 100000, 2000000000);
+
+	TRACE(sim, "%s is killed", host->side == SIDE_TX ? "tx" : "rx");
+	SIM_MARK(sim, KILLED);
+	leave(host);
+	host->killed = true;
+	at = at > sim->link_ns ? at : sim->link_ns;
+	sim_push(sim, (struct ev){.at_ns = at, .type = EV_GONE, .side = !host->side});
+	sim_disturb(sim, at);
 }
 
 static void tick(struct host *host)
@@ -348,7 +374,13 @@ void host_event(struct sim *sim, const struct ev *ev)
 		host_wake(sim, ev->side, sim->now_ns);
 		break;
 	case EV_CLOSE:
-		close_rx(host);
+		close_end(host);
+		break;
+	case EV_KILL:
+		die(host);
+		break;
+	case EV_GONE:
+		repair_end_fail(host->end, CAUSE_PEER_GONE, PATHS_MAX, NULL);
 		break;
 	}
 }

@@ -63,6 +63,9 @@
 	X(GARBLED, "a probe arrived, but not as it was sent")                                      \
 	X(ABSENT, "a path that was not connected at first")                                        \
 	X(ABSENT_BACK, "such a path carried data")                                                 \
+	X(LEFT_BUSY, "an end left with requests outstanding")                                      \
+	X(LEFT_ALONE, "the other end heard of it")                                                 \
+	X(KILLED, "a process died")                                                                \
 	X(LINK_LOST, "a frame waited for the link to come back")                                   \
 	X(LINK_FULL, "the link took no frame")                                                     \
 	X(TOLD_LATE, "a frame left that the link had refused before")                              \

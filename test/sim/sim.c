@@ -145,6 +145,12 @@ static bool judge_failed(struct sim *sim, const struct host *host)
 	    sim->hosts[!host->side].failed == CAUSE_NO_PATH) {
 		return false;
 	}
+	if (conf->goal == GOAL_LEAVE && sim->hosts[!host->side].closed &&
+	    host->failed ==
+		    (sim->hosts[!host->side].killed ? CAUSE_PEER_GONE : CAUSE_PEER_CLOSED)) {
+		SIM_MARK(sim, LEFT_ALONE);
+		return false;
+	}
 	sim_fail(sim, "%s failed: %s%s%s", host->side == SIDE_TX ? "tx" : "rx",
 		 cause_name(host->failed), host->failed_detail ? ": " : "",
 		 host->failed_detail ? host->failed_detail : "");
@@ -179,7 +185,7 @@ static bool is_over(struct sim *sim)
 		if (host->failed && judge_failed(sim, host)) {
 			return true;
 		}
-		finished += host->failed || host->user_done || host->told_closed;
+		finished += host->failed || host->user_done || host->told_closed || host->closed;
 	}
 	return finished == SIDE_COUNT && is_whole(sim);
 }
@@ -242,6 +248,8 @@ static void dispatch(struct sim *sim, struct ev *ev)
 	case EV_HINT:
 	case EV_NOTICE:
 	case EV_CLOSE:
+	case EV_KILL:
+	case EV_GONE:
 		if (sim->quiet) {
 			break;
 		}

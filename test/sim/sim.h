@@ -44,7 +44,7 @@ struct host {
 	uint32_t seen_fence_mask;
 	uint32_t refused_mask; /* types of frames that the full link did not take */
 	uint32_t back_mask;    /* paths that came back once */
-	bool closed, user_done, told_closed;
+	bool closed, killed, user_done, told_closed;
 	enum cause failed;
 	const char *failed_detail;
 };
@@ -122,6 +122,8 @@ void link_send(struct sim *sim, unsigned int side, const struct link_frame *fram
 /* user.c */
 void user_init(struct sim *sim);
 void user_step(struct sim *sim, unsigned int side);
+/** It takes its buffers away: nothing may read or write them any more. */
+void user_leave(struct sim *sim, unsigned int side);
 /** The HCA of the sender reads a buffer. */
 void user_on_read(struct sim *sim, const struct net_wr *wr);
 /** Bytes are about to be placed at the receiver. */

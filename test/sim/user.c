@@ -238,6 +238,16 @@ void user_step(struct sim *sim, unsigned int side)
 	}
 }
 
+void user_leave(struct sim *sim, unsigned int side)
+{
+	for (unsigned int i = 0; i < SIM_DEPTH_MAX; i++) {
+		if (sim->user.bufs[side][i].open) {
+			SIM_MARK(sim, LEFT_BUSY);
+		}
+		sim->user.bufs[side][i].open = false;
+	}
+}
+
 void user_on_read(struct sim *sim, const struct net_wr *wr)
 {
 	const struct user_buf *buf = buf_of(sim, SIDE_TX, wr->note.seq);
