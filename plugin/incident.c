@@ -173,7 +173,7 @@ static void fill(const struct comm *comm, const struct repair_report *report,
 	*event = (struct event)EVENT_INIT(EVENT_PATH_FAULT);
 	event->mono_ns = (int64_t)clock_mono_ns();
 	event->comm_id = (int64_t)comm->id;
-	event->epoch = report->epoch;
+	event->epoch = report->epoch ? (int64_t)report->epoch : -1; /* of a path, from 1 */
 	snprintf(incident->peer, sizeof(incident->peer), "%s", comm_peer_name(comm));
 	snprintf(incident->cause, sizeof(incident->cause), "%s%s", cause_name(report->cause),
 		 report->cause_is_peer ? " (seen by the peer)" : "");

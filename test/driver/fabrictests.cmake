@@ -31,7 +31,9 @@ driver_fabric(unequal 60 --sizes 16M --iters 3 --rails 3 --rate 400,200,100)
 driver_fabric(channels 60 --op all --proto mix --iters 3 --sizes 8,1000004,4M --ranks 3
 	--channels 4 --flush --reg-churn --close-at-once)
 driver_fabric(large 90 --op sendrecv --proto direct --iters 1 --sizes 1G --rails 4)
-driver_fabric(paused 60 --sizes 16M --iters 3 --stop 1@1+20:3000)
+# Stopped for longer than any timer: waited for, and no path is blamed.
+driver_fabric(paused 60 --sizes 16M --iters 3 --stop 1@1+20:5000 --expect calm
+	--env BRAID_PEER_TIMEOUT_MS=2000 --env BRAID_NO_PATH_MS=1000 --env BRAID_STALL_MS=200)
 driver_fabric(killed 60 --sizes 16M --iters 3 --kill 1@1+20 --expect remote:2000)
 driver_fabric(killed_ranks4 60 --ranks 4 --op alltoall --sizes 16M --iters 3 --kill 2@1+20
 	--expect remote:2000)
