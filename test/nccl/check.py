@@ -65,7 +65,8 @@ def scenario_case(name, path):
     def run(context):
         with tempfile.TemporaryDirectory() as folder:
             out, result = os.path.join(folder, "out"), os.path.join(folder, "result.json")
-            env = dict(os.environ, PYTHONPATH=launch.HERE, PYTHONUNBUFFERED="1")
+            env = dict(os.environ, PYTHONPATH=launch.HERE, PYTHONUNBUFFERED="1",
+                       **getattr(context, "mps_env", {}))
             code = launch.run_bounded([sys.executable, path, "--build", context.build, "--json",
                                        result, "--limit", str(limit_s)], env, limit_s + 20, out,
                                       out + ".err")
@@ -131,11 +132,12 @@ class Runner:
                 print("\n".join(f"    {line}" for line in result["log"].splitlines()), flush=True)
 
     def run_all(self, cases, width):
-        others = [name for name in cases if name not in ALONE]
+        alone = [name for name in cases if name in ALONE or name in scenario_paths()]
+        others = [name for name in cases if name not in alone]
         with concurrent.futures.ThreadPoolExecutor(width) as pool:
             for future in [pool.submit(self.run_one, name, cases[name]) for name in others]:
                 future.result()
-        for name in [name for name in cases if name in ALONE]:
+        for name in alone:
             self.run_one(name, cases[name])
 
     def write(self):

@@ -144,9 +144,16 @@ def uses(result, name):
     return f"Using network {name}" in result["log"]
 
 
-def through_memory(args):
-    """Do the two ranks of a host talk without the network?"""
-    return args.gpus >= RANKS_PER_HOST
+def ratio_limit(args):
+    """How much longer an all-reduce may take with one of three rails out: 1/(1-1/3) and 5 % more.
+    Ranks that share a GPU talk over the network also within a host, which then has fewer pairs of
+    rails than rails."""
+    return 1.575 if args.gpus >= RANKS_PER_HOST else 1.8
+
+
+def between(args):
+    """For a title: how the two ranks of a host talk."""
+    return "memory" if args.gpus >= RANKS_PER_HOST else "the network"
 
 
 def steps(result, rank=0):
@@ -164,6 +171,19 @@ def count(result, kind):
 def replayed(result):
     return sum(event.get("bytes_replayed", 0) for event in result["events"]
                if event.get("event") == "path_down")
+
+
+def received(step, host, rail):
+    """Bytes that rail got in that iteration, of a step that has the counters."""
+    return step["moved"].get(f"{host}.{rail}", [0, 0])[1]
+
+
+def cut_hit(found, cut_at):
+    """The failing rail carried part of its share in the cut iteration, and next to nothing later."""
+    share = received(found[cut_at - 1], FAILED_HOST, FAILED_RAIL)
+    hit = received(found[cut_at], FAILED_HOST, FAILED_RAIL)
+    later = max(received(step, FAILED_HOST, FAILED_RAIL) for step in found[cut_at + 1:])
+    return 0 < hit < 0.9 * share and later < 0.01 * share
 
 
 def median(values):

@@ -26,7 +26,7 @@ STEPS_PAUSE = 200
 
 # Its flight recorder would hold the process for many seconds after it has noticed.
 NO_DUMP = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0",
-           "TORCH_FR_BUFFER_SIZE": "0"}
+           "TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "250"}
 
 
 def begin(args, options, env):
