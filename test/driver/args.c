@@ -38,6 +38,7 @@ enum key {
 	KEY_TRAIN,
 	KEY_TRAIN_ONLY,
 	KEY_TRAIN_LOG,
+	KEY_TRAIN_TIMED,
 	KEY_SELF_TEST,
 	KEY_KEEP,
 	KEY_BRIEF,
@@ -113,6 +114,8 @@ static const struct argp_option option_table[] = {
 	 "on; --iters is only a bound then. See test/driver/train.h",
 	 4},
 	{"train-only", KEY_TRAIN_ONLY, "LIST", 0, "Classes of faults that are drawn (all)", 4},
+	{"train-timed", KEY_TRAIN_TIMED, NULL, 0,
+	 "Faults come at once or by the clock, not at bytes: for rails that only stand by", 4},
 	{"train-log", KEY_TRAIN_LOG, "FILE", 0, "What became of each fault, a line each", 4},
 	{"self-test", KEY_SELF_TEST, "corrupt", 0, "Flip one element on one rank: must fail", 4},
 	{"json", KEY_JSON, "FILE", 0, "Write a summary", 5},
@@ -225,6 +228,9 @@ static error_t trouble_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_TRAIN_ONLY:
 		args_classes_read(state, &opt->train, arg);
+		return 0;
+	case KEY_TRAIN_TIMED:
+		opt->train.timed = true;
 		return 0;
 	case KEY_TRAIN_LOG:
 		args_text_copy(state, opt->train.log, sizeof(opt->train.log), arg);

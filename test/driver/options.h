@@ -69,6 +69,7 @@ struct opt_train {
 	uint64_t seed;
 	uint32_t fault_count; /**< the train ends once so many faults have struck */
 	uint32_t first;       /**< number of its first episode */
+	bool timed;           /**< no rule waits for a byte: rails that stand by carry none */
 	uint64_t class_mask;  /**< 1 << enum train_class: what is drawn */
 	char log[PATH_MAX];   /**< one line an incident, for scripts/soak; empty: none */
 };

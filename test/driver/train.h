@@ -39,7 +39,7 @@ enum train_group {
 	X(LATE, "late", SILENT, 10)                                                                \
 	X(PORT_DOWN, "port_down", EVENT, 14)                                                       \
 	X(FLAP, "flap", EVENT, 6)                                                                  \
-	X(NIC_DEATH, "nic_death", EVENT, 2)                                                        \
+	X(NIC_DEATH, "nic_death", EVENT, 4)                                                        \
 	X(QP_FATAL, "qp_fatal", EVENT, 10)                                                         \
 	X(DROP, "drop", MILD, 5)                                                                   \
 	X(DELAY, "delay", MILD, 4)                                                                 \

@@ -43,6 +43,7 @@ struct draw {
 	uint64_t mask;
 	uint32_t usable[TRAIN_RAILS_MAX]; /**< rails whose devices all live */
 	uint32_t usable_count;
+	bool timed;
 	uint32_t spared;
 	uint32_t dying_count;
 };
@@ -72,7 +73,7 @@ static void place_draw(struct draw *draw, bool is_second, char *text, size_t cap
 	static const char *const edges[] = {"before", "mid", "after", "acked", "acked_blank"};
 	struct rng *rng = &draw->rng;
 
-	switch (rng_below(rng, is_second ? 8 : 6)) {
+	switch (draw->timed ? 4 + rng_below(rng, 2) : rng_below(rng, is_second ? 8 : 6)) {
 	case 0:
 		snprintf(text, cap, " bytes=%u", 1 + rng_below(rng, 300000));
 		break;
@@ -101,7 +102,7 @@ static void death_place_draw(struct draw *draw, char *text, size_t cap)
 {
 	static const char *const edges[] = {"mid", "after", "acked", "acked_blank"};
 
-	if (rng_chance(&draw->rng, 300)) {
+	if (draw->timed || rng_chance(&draw->rng, 300)) {
 		place_draw(draw, false, text, cap);
 	} else {
 		snprintf(text, cap, " imms=%u edge=%s", 1 + rng_below(&draw->rng, 12),
@@ -354,6 +355,7 @@ static void draw_begin(struct draw *draw, struct train_episode *episode,
 	*episode = (struct train_episode){.number = number, .waits = true};
 	draw->episode = episode;
 	draw->mask = opt->class_mask;
+	draw->timed = opt->timed;
 	draw->rng.state = rng_mix(opt->seed * 1000003 + number);
 	usable_find(draw);
 	draw->spared = draw->usable[rng_below(&draw->rng, draw->usable_count)];
