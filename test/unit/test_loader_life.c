@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lifetimes at the edges: threads, contexts, handles that lead nowhere, connections half made. */
+/* Lifetimes at the edges: threads, contexts, handles that lead nowhere, connections half made,
+ * several ranks in one process, memory that cannot be registered. */
 
-#include "test/unit/loader_threads.h"
+#include "test/unit/loader_traffic.h"
 
 /* Whatever the table, nothing runs on once the communicator is gone: NCCL may unmap the code, and
  * before v11 nobody tells the plugin that it does. */
@@ -98,7 +99,62 @@ static void scenario_half_made(void)
 	}
 }
 
+static void *rank_main(void *arg)
+{
+	struct netapi *api = arg;
+
+	for (int dev = 0; dev < FABRIC_RAILS; dev++) {
+		traffic_walk(api, dev, false);
+	}
+	return NULL;
+}
+
+/* One process, several ranks (a thread each): their communicators use the same table at once. */
+static void scenario_ranks(void)
+{
+	for (int version = VERSION_FIRST; version <= VERSION_LAST; version += 3) {
+		struct netapi apis[3];
+		pthread_t threads[3];
+
+		for (int rank = 0; rank < 3; rank++) {
+			apis[rank] = table_open(version);
+			EXPECT_OK(apis[rank].ops->init(&apis[rank], logger));
+			EXPECT(pthread_create(&threads[rank], NULL, rank_main, &apis[rank]) == 0);
+		}
+		for (int rank = 0; rank < 3; rank++) {
+			EXPECT(pthread_join(threads[rank], NULL) == 0);
+			EXPECT_OK(apis[rank].ops->finalize(&apis[rank]));
+			netapi_unload(&apis[rank]);
+		}
+	}
+}
+
+/* NCCL tries a user's buffer and copies where that fails: no crash, and the connection goes on. */
+static void scenario_unregistrable(void)
+{
+	for (int version = VERSION_FIRST; version <= VERSION_LAST; version++) {
+		struct netapi api = table_open(version);
+		const struct nccl_net_v8 *slots = api.table; /* this slot is the same in all */
+		struct traffic t;
+		void *mh = &t;
+
+		EXPECT_OK(api.ops->init(&api, logger));
+		traffic_open(&t, &api, 0, true);
+		EXPECT(slots->reg_mr_dmabuf(t.sender, t.from, TRAFFIC_BYTES, NCCL_PTR_CUDA, 0, -1,
+					    &mh) != NCCL_RESULT_SUCCESS);
+		EXPECT(api.ops->reg_mr(&api, t.receiver, (void *)(uintptr_t)4096, 4096, &mh) !=
+		       NCCL_RESULT_SUCCESS);
+		EXPECT(mh == &t);
+		traffic_round(&t, 65536, 0, true);
+		traffic_close(&t);
+		EXPECT_OK(api.ops->finalize(&api));
+		netapi_unload(&api);
+	}
+}
+
 static const struct scenario scenarios[] = {
+	{"ranks", scenario_ranks},
+	{"unregistrable", scenario_unregistrable},
 	{"threads", scenario_threads},
 	{"contexts", scenario_contexts},
 	{"dead_handle", scenario_dead_handle},
@@ -129,13 +185,24 @@ static void test_half_made(void **state)
 	fabric_expect("half_made");
 }
 
+static void test_ranks(void **state)
+{
+	(void)state;
+	fabric_expect("ranks");
+}
+
+static void test_unregistrable(void **state)
+{
+	(void)state;
+	fabric_expect("unregistrable");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_contexts),
-		cmocka_unit_test(test_dead_handle),
-		cmocka_unit_test(test_half_made),
+		cmocka_unit_test(test_threads),     cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_dead_handle), cmocka_unit_test(test_half_made),
+		cmocka_unit_test(test_ranks),       cmocka_unit_test(test_unregistrable),
 	};
 
 	if (argc == 2) {
