@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank that sums again and again until it is told to stop or something is raised, and says when."""
+"""One rank that sums again and again until it has done its steps or something is raised."""
 
 import argparse
 import sys

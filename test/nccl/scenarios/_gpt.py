@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank that trains a small GPT with DistributedDataParallel on made-up text, deterministically, and
-prints a SHA-256 of the reduced gradients and of the parameters at each step."""
+"""One rank that trains a small GPT with DistributedDataParallel on made-up text,
+deterministically, and prints a SHA-256 of the reduced gradients and of the parameters at each
+step."""
 
 import argparse
 import os

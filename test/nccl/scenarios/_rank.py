@@ -26,8 +26,8 @@ def begin(timeout_s=90):
 
 
 def wait():
-    """Until the GPU has done what it was given, by asking: a thread that waits inside the driver keeps
-    the fabric's threads from copying to and from GPU memory, which NCCL's kernel waits for."""
+    """Until the GPU has done what it was given, by asking: a thread that waits inside the driver
+    keeps the fabric's threads from copying GPU memory, which NCCL's kernel waits for."""
     event = torch.cuda.Event()
     event.record()
     while not event.query():

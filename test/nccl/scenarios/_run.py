@@ -80,8 +80,8 @@ class Job:
                     env=env, stdout=out, stderr=err))
 
     def host_env(self, rank, per_host):
-        """With as many GPUs as ranks a host, the ranks of a host talk through its memory, as they do
-        on real ones. Where they would share a GPU, NCCL must take each for a host of its own."""
+        """With as many GPUs as ranks a host, the ranks of a host talk through its memory, as on
+        real ones. Where they would share a GPU, NCCL must take each for a host of its own."""
         if per_host == 1 or self.args.gpus < per_host:
             return {}
         return {"NCCL_HOSTID": f"braid-check-host-{rank // per_host}", "NCCL_P2P_DISABLE": "1"}
@@ -179,7 +179,7 @@ def received(step, host, rail):
 
 
 def cut_hit(found, cut_at):
-    """The failing rail carried part of its share in the cut iteration, and next to nothing later."""
+    """The failing rail carried part of its share in the cut iteration, and nothing later."""
     share = received(found[cut_at - 1], FAILED_HOST, FAILED_RAIL)
     hit = received(found[cut_at], FAILED_HOST, FAILED_RAIL)
     later = max(received(step, FAILED_HOST, FAILED_RAIL) for step in found[cut_at + 1:])

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch over rails that reach GPU memory: sizes, LL128 lines and a cut, registered both ways.
+"""PyTorch over rails that reach GPU memory: sizes, LL128, a cut; DMA-BUF and peer memory.
 
-The fabric's rails reach GPU memory (FABRIC_GPU=1), the plugin finds that out by trying, and NCCL sends from
-and receives into it. By DMA-BUF, where the driver exports one, and by a made-up peer memory module."""
+The fabric's rails reach GPU memory (FABRIC_GPU=1), the plugin finds that out by trying, and NCCL
+sends from and receives into it. By DMA-BUF, where the driver exports one, and by a made-up peer
+memory module."""
 
 import os
 import sys

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""R2CC test 01: ten all-reduces on 3 hosts x 2 ranks x 3 rails, the middle rail black-holed in the third.
+"""R2CC test 01: ten all-reduces, 3 hosts x 2 ranks x 3 rails, one rail cut in the third.
 
-Theirs: 4 GiB on rails of 1.2 GB/s, host 1's middle adapter cut by its switch 4 s into the run. Here the
-size is scaled down and the cut comes at an exact byte. With two GPUs the two ranks of a host talk through
-its memory, as theirs do; ranks that share one GPU send all they have over the network."""
+Theirs: 4 GiB on rails of 1.2 GB/s, host 1's middle adapter cut by its switch 4 s into the run. Here
+the size is scaled down and the cut comes at an exact byte. With two GPUs the two ranks of a host
+talk through its memory, as theirs do; ranks that share one GPU send all over the network."""
 
 import sys
 
@@ -61,7 +61,8 @@ def body(args):
                f"{(cut - after) * 1000:.0f} ms over that (R2CC 499)")
     tables = [
         {"title": f"R2CC test 01, {args.bytes >> 20} MiB at {args.rate} MB/s a rail (theirs 4 GiB "
-                  f"at 1200); the two ranks of a host talk through {_run.between(args)}", "columns": ["", "healthy", "the cut one", "after", "after/healthy"],
+                  f"at 1200); the two ranks of a host talk through {_run.between(args)}",
+         "columns": ["", "healthy", "the cut one", "after", "after/healthy"],
          "rows": [["Braid, ms", f"{healthy * 1000:.0f}", f"{cut * 1000:.0f}",
                    f"{after * 1000:.0f}", f"{after / healthy:.2f}"],
                   ["R2CC, ms", *THEIRS_MS.values(),

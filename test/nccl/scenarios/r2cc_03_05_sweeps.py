@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""R2CC tests 03 to 05: all-reduce sweeps, healthy and with a rail out from the start, every element checked.
+"""R2CC tests 03 to 05: all-reduce sweeps, healthy and with a rail out from the start.
 
-Theirs go from 8 B to 4 GiB with nccl-tests; `declared` there, here the rail is really dead before the
-first byte. Sizes are scaled down to ranks that share one GPU."""
+Theirs go from 8 B to 4 GiB with nccl-tests, and the failure is declared; here every element is
+checked and the rail is really dead before the first byte. Sizes are scaled down."""
 
 import sys
 

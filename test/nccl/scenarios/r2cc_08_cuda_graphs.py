@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""R2CC test 08: an all-reduce captured in a CUDA graph before the failure, replayed through it and after.
+"""R2CC test 08: an all-reduce captured in a CUDA graph, replayed through the failure and after.
 
-Theirs runs at half speed until the graph is captured again (4.07 s against 2.03 s, then 3.04 s). Here the
-graph is captured once and never again."""
+Theirs runs at half speed until the graph is captured again (4.07 s against 2.03 s, then 3.04 s).
+Here the graph is captured once and never again."""
 
 import sys
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""R2CC test 09: a small GPT trained with DDP; hashes of gradients and parameters equal through failures.
+"""R2CC test 09: a small GPT trained with DDP; all hashes equal through failures to the end.
 
-Theirs is GPT-2 124M for 1000 updates, bit-identical up to the update that the failure hits. Here a GPT of
-3.4 million parameters, and the hashes must be equal to the end: built-in IB healthy, Braid healthy, one
-rail cut for good, and a rail cut, back, and another cut."""
+Theirs is GPT-2 124M for 1000 updates, bit-identical up to the update that the failure hits. Here a
+GPT of 3.4 million parameters, and gradients and parameters must be equal to the end: built-in IB
+healthy, Braid healthy, one rail cut for good, and a rail cut, back, and another cut."""
 
 import sys
 

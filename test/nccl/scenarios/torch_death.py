@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch when a rank dies: the others raise at once instead of waiting for the watchdog; a pause is harmless.
+"""PyTorch when a rank dies: the others raise at once; a rank that is stopped harms nobody.
 
 Rank 2 of 4 is killed in the middle of the work, once with blocking waits, where Python sees an
-exception, and once as PyTorch comes, where its watchdog notices and ends the process. In a third run the rank is
-stopped for 0.8 s and goes on."""
+exception, and once as PyTorch comes, where its watchdog notices and ends the process. In
+a third run the rank is stopped for 0.8 s and goes on."""
 
 import os
 import re
@@ -76,7 +76,8 @@ def kill(args, name, env):
     result = job.finish(1, 1)
     gone = [event["mono_ns"] for event in result["events"] if event.get("event") == "peer_gone"]
     plugin = (min(gone) - killed_ns) / 1e9 if gone else -1
-    ok = plugin >= 0 and plugin <= 2 and all(seconds is not None and seconds <= LIMIT_DEATH_S for seconds, _ in ends)
+    ok = 0 <= plugin <= 2 and all(seconds is not None and seconds <= LIMIT_DEATH_S
+                                  for seconds, _ in ends)
     shown = ", ".join("never" if seconds is None else f"{seconds:.2f}" for seconds, _ in ends)
     remote = "ncclRemoteError" in result["log"]
     if not ok:
