@@ -96,6 +96,7 @@ static int lanes_open(struct fab_gpu *gpu, int device)
 		fab_cuda_lane_close(device, &gpu->serve[device]);
 		return rc;
 	}
+	atomic_fetch_or_explicit(&gpu->serves, 1ull << device, memory_order_release);
 	if (first) {
 		fab_cuda_pin(&gpu->engine[device], gpu->area->windows, sizeof(gpu->area->windows));
 		fab_cuda_pin(&gpu->engine[device], gpu->stage, FAB_GPU_WINDOW_BYTES);

@@ -30,7 +30,9 @@ struct fab_gpu {
 	pthread_mutex_t run; /* held while a peer's job is checked and copied */
 	pthread_t thread;
 	_Atomic uint32_t stopping;
-	/* Opened under ctx->lock, before a key of that device is given out; then constant. */
+	/* Opened under ctx->lock, before a key of that device is given out; then constant. A set
+	 * bit (release, acquire) lets the serving thread use that device's lane. */
+	_Atomic uint64_t serves;
 	struct fab_gpu_lane engine[FAB_GPU_DEVICES];
 	struct fab_gpu_lane serve[FAB_GPU_DEVICES];
 };

@@ -191,7 +191,8 @@ void fab_gpu_job_free(struct fab_gpu_job *job)
 /* Under gpu->run, so that whoever takes claims away can wait for the copy to be over. */
 static int job_execute(struct fab_gpu *gpu, struct fab_gpu_job *job, char *window)
 {
-	const struct fab_gpu_lane *lane = &gpu->serve[job->device % FAB_GPU_DEVICES];
+	uint32_t device = job->device % FAB_GPU_DEVICES;
+	const struct fab_gpu_lane *lane = &gpu->serve[device];
 	struct fab_qp_slot *slot = &gpu->ctx->inst->qps[job->qp_idx % FAB_MAX_QPS];
 	int rc;
 
@@ -199,7 +200,8 @@ static int job_execute(struct fab_gpu *gpu, struct fab_gpu_job *job, char *windo
 	    (job->claim | FAB_CLAIM_COPY)) {
 		return -ESTALE;
 	}
-	if (job->offset > FAB_GPU_WINDOW_BYTES ||
+	if ((atomic_load_explicit(&gpu->serves, memory_order_acquire) >> device & 1) == 0 ||
+	    job->offset > FAB_GPU_WINDOW_BYTES ||
 	    job->len_bytes > FAB_GPU_WINDOW_BYTES - job->offset) {
 		return -EIO;
 	}

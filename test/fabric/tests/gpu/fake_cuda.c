@@ -302,6 +302,21 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, device_ptr from, size_t len, void *str
 	return enqueue(stream, to, open_address(from, len), len);
 }
 
+/* Out of sight of sanitizers, which see nothing of what a GPU's copy engine does either. */
+static void copy_bytes(void *to, const void *from, size_t len)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len) : : "memory");
+#else
+	volatile char *out = to;
+	const volatile char *in = from;
+
+	while (len-- > 0) {
+		*out++ = *in++;
+	}
+#endif
+}
+
 EXPORT int cuStreamSynchronize(void *stream)
 {
 	struct stream *queue = stream;
@@ -313,9 +328,9 @@ EXPORT int cuStreamSynchronize(void *stream)
 		return INVALID_CONTEXT;
 	}
 	if (queue->len != 0) {
-		memcpy(queue->to, queue->from, half);
+		copy_bytes(queue->to, queue->from, half);
 		nanosleep(&pause, NULL);
-		memcpy(queue->to + half, queue->from + half, queue->len - half);
+		copy_bytes(queue->to + half, queue->from + half, queue->len - half);
 		__atomic_fetch_add(&copy_count, 1, __ATOMIC_RELAXED);
 	}
 	queue->len = 0;
