@@ -246,6 +246,10 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 		draw_repeated_cts(c, &rng);
 	} else if (rng_chance(&rng, 20)) {
 		draw_held(c, &rng);
+	} else {
+		/* What one comm takes for a dead pair of rails may be a closed peer: the other
+		 * one's paths are all fenced then, and have to come back. */
+		c->has_sibling = c->goal == GOAL_FINISH && c->heals && rng_chance(&rng, 160);
 	}
 	if (c->heals && c->goal == GOAL_FINISH && rng_chance(&rng, 150)) {
 		c->absent_mask = c->dies_mask & rng_below(&rng, 1u << c->path_count);
@@ -256,6 +260,18 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	if (c->goal == GOAL_UNFENCED && c->odd_is_cut) {
 		c->no_flush_permille = 1000;
 	}
+}
+
+void conf_draw_sibling(struct sim_conf *c, const struct sim_conf *first)
+{
+	struct rng rng = {rng_mix(first->seed + 0x2545f4914f6cdd1dull)};
+
+	*c = *first;
+	c->seed = rng_next(&rng);
+	draw_traffic(c, &rng);
+	c->limits.salt = (uint32_t)c->seed;
+	c->has_sibling = false;
+	c->fault_count = 0;
 }
 
 uint32_t conf_send_bytes(const struct sim_conf *c, uint64_t seq)

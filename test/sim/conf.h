@@ -109,11 +109,14 @@ struct sim_conf {
 	bool odd_is_cut;            /* the reset is refused, not the move to ERR */
 	uint32_t dies_mask;         /* paths that faults may take away */
 	uint32_t absent_mask;       /* of them: not connected from the start */
+	bool has_sibling;           /* a second comm over the same rails */
 	unsigned int fault_count;
 	struct fault faults[SIM_FAULTS_MAX];
 };
 
 void conf_draw(struct sim_conf *conf, uint64_t seed);
+/** The second comm of a run: other traffic over the same rails; the first one's faults hit both. */
+void conf_draw_sibling(struct sim_conf *conf, const struct sim_conf *first);
 uint32_t conf_send_bytes(const struct sim_conf *conf, uint64_t seq);
 uint32_t conf_recv_bytes(const struct sim_conf *conf, uint64_t seq);
 uint32_t conf_key_mask(const struct sim_conf *conf, enum sim_side side, uint64_t seq);

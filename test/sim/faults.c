@@ -265,6 +265,31 @@ static void strike_path(struct sim *sim, const struct fault *f)
 	}
 }
 
+/* What hits rails, hosts or the link hits every comm that uses them. */
+static bool is_shared(enum fault_kind kind)
+{
+	return kind != FAULT_QP_ERR && kind != FAULT_SPURIOUS && kind != FAULT_POST_FAIL &&
+	       kind != FAULT_NAP && kind != FAULT_CLOSE;
+}
+
+static void strike(struct sim *sim, const struct fault *f)
+{
+	sim_disturb(sim, sim->now_ns);
+	if (f->kind == FAULT_STOP || f->kind == FAULT_NAP) {
+		strike_host(sim, f);
+	} else if (f->kind == FAULT_CLOSE || f->kind == FAULT_KILL) {
+		sim_push(sim, (struct ev){.at_ns = sim->now_ns,
+					  .type = f->kind == FAULT_CLOSE ? EV_CLOSE : EV_KILL,
+					  .side = f->side});
+	} else if (f->kind >= FAULT_GARBLE && f->kind <= FAULT_LINK_FULL) {
+		strike_talk(sim, f);
+	} else if (f->kind == FAULT_BLIP) {
+		wire_pause(sim, f, 3, sim->conf.rto_ns / 4);
+	} else {
+		strike_path(sim, f);
+	}
+}
+
 void fault_strike(struct sim *sim, const struct ev *ev)
 {
 	static const char *const names[] = {
@@ -280,19 +305,11 @@ void fault_strike(struct sim *sim, const struct ev *ev)
 
 	TRACE(sim, "FAULT %u: %s, path %u, side %s", (unsigned int)ev->arg, names[f->kind], f->path,
 	      f->side == SIDE_TX ? "tx" : "rx");
-	sim_disturb(sim, sim->now_ns);
-	if (f->kind == FAULT_STOP || f->kind == FAULT_NAP) {
-		strike_host(sim, f);
-	} else if (f->kind == FAULT_CLOSE || f->kind == FAULT_KILL) {
-		sim_push(sim, (struct ev){.at_ns = sim->now_ns,
-					  .type = f->kind == FAULT_CLOSE ? EV_CLOSE : EV_KILL,
-					  .side = f->side});
-	} else if (f->kind >= FAULT_GARBLE && f->kind <= FAULT_LINK_FULL) {
-		strike_talk(sim, f);
-	} else if (f->kind == FAULT_BLIP) {
-		wire_pause(sim, f, 3, sim->conf.rto_ns / 4);
-	} else {
-		strike_path(sim, f);
+	strike(sim, f);
+	if (sim->sibling && !sim->sibling->quiet && is_shared(f->kind)) {
+		sim->sibling->now_ns = sim->now_ns;
+		TRACE(sim->sibling, "FAULT of the sibling: %s, path %u", names[f->kind], f->path);
+		strike(sim->sibling, f);
 	}
 	if (next < sim->conf.fault_count && sim->conf.faults[next].when == WHEN_AFTER) {
 		push_fault(sim, next);

@@ -91,6 +91,10 @@ static void show_failure(struct sim *sim, uint64_t seed)
 	sim->trace.on = true; /* the same run once more, this time noting what happens */
 	sim_run(sim, seed);
 	trace_print(&sim->trace, LINES_SHOWN);
+	if (sim->sibling && sim->sibling->failed) {
+		printf("the second comm:\n");
+		trace_print(&sim->sibling->trace, LINES_SHOWN);
+	}
 	printf("seed %llu failed: %s\nall of it: --seed %llu --trace\n", (unsigned long long)seed,
 	       sim->failure, (unsigned long long)seed);
 }
@@ -180,7 +184,7 @@ int main(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
 		return 2;
 	}
-	sim = calloc(1, sizeof(*sim));
+	sim = calloc(2, sizeof(*sim));
 	if (!sim) {
 		perror("calloc");
 		return 2;

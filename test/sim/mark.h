@@ -66,6 +66,8 @@
 	X(LEFT_BUSY, "an end left with requests outstanding")                                      \
 	X(LEFT_ALONE, "the other end heard of it")                                                 \
 	X(KILLED, "a process died")                                                                \
+	X(SIBLING_TOLD, "one of two comms told the other that their rails failed")                 \
+	X(TWO_COMMS, "two comms over the same rails")                                              \
 	X(LINK_LOST, "a frame waited for the link to come back")                                   \
 	X(LINK_FULL, "the link took no frame")                                                     \
 	X(TOLD_LATE, "a frame left that the link had refused before")                              \

@@ -309,6 +309,25 @@ static int op_ask(void *ctx)
 	return 0;
 }
 
+/* As plugin/sibling.c: packets between these two rails do not get through. */
+static void tell_sibling(const struct host *host, const struct repair_report *report)
+{
+	struct sim *sim = host->sim;
+
+	if (!sim->sibling || sim->sibling->quiet ||
+	    (report->cause != CAUSE_RETRY_EXC && report->cause != CAUSE_RESP_TIMEOUT &&
+	     report->cause != CAUSE_STALL)) {
+		return;
+	}
+	SIM_MARK(sim, SIBLING_TOLD);
+	sim_push(sim->sibling,
+		 (struct ev){.at_ns = sim->now_ns + rng_spread(&sim->rng, 1000, 1000000),
+			     .type = EV_NOTICE,
+			     .side = (uint8_t)host->side,
+			     .path = (uint8_t)report->path,
+			     .arg = CAUSE_PAIR});
+}
+
 static void mark_fault(struct host *host, const struct repair_report *report)
 {
 	struct sim *sim = host->sim;
@@ -330,6 +349,7 @@ static void mark_fault(struct host *host, const struct repair_report *report)
 	if (report->cause == CAUSE_STALL && !report->cause_is_peer && !sim->conf.told) {
 		SIM_MARK(sim, STALL_FOUND);
 	}
+	tell_sibling(host, report);
 	fault_hook(sim, WHEN_BEGIN);
 }
 

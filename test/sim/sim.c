@@ -299,40 +299,100 @@ static void describe_stuck(struct sim *sim)
 	}
 }
 
+/* One event of a comm; false when it has none left, or failed. */
+static bool step(struct sim *sim, uint32_t *count)
+{
+	struct ev ev;
+
+	if (sim->failed || !evq_pop(&sim->evq, &ev)) {
+		return false;
+	}
+	running = sim;
+	sim->now_ns = ev.at_ns;
+	if (!sim->quiet && sim->now_ns > sim->disturbed_ns + PROGRESS_NS) {
+		describe_stuck(sim);
+		return false;
+	}
+	if ((*count)++ > EVENTS_MAX) {
+		sim_fail(sim, "simulator: too many events");
+	}
+	dispatch(sim, &ev);
+	return true;
+}
+
+static uint64_t next_ns(const struct sim *sim)
+{
+	return sim->evq.count ? sim->evq.heap[0].at_ns : UINT64_MAX;
+}
+
+/* Whose turn it is: time is the same for both. */
+static struct sim *earlier(struct sim *sim)
+{
+	struct sim *other = sim->sibling;
+
+	return other && next_ns(other) < next_ns(sim) ? other : sim;
+}
+
 static void run(struct sim *sim)
 {
 	uint32_t count = 0;
-	struct ev ev;
 
-	while (!sim->failed && evq_pop(&sim->evq, &ev)) {
-		sim->now_ns = ev.at_ns;
-		if (!sim->quiet && sim->now_ns > sim->disturbed_ns + PROGRESS_NS) {
-			describe_stuck(sim);
-			return;
-		}
-		if (count++ > EVENTS_MAX) {
-			sim_fail(sim, "simulator: too many events");
-		}
-		dispatch(sim, &ev);
+	while (step(earlier(sim), &count)) {
 	}
-	if (!sim->failed && !sim->quiet) {
-		sim_fail(sim, "simulator: nothing left to happen");
+	for (struct sim *s = sim; s; s = s == sim ? sim->sibling : NULL) {
+		if (!s->failed && !s->quiet && s->evq.count == 0) {
+			sim_fail(s, "simulator: nothing left to happen");
+		}
 	}
 }
 
-bool sim_run(struct sim *sim, uint64_t seed)
+/* The second comm speaks for itself, but the run is the first one's. */
+static void join(struct sim *sim, struct sim *second)
+{
+	for (unsigned int i = 0; i < sizeof(sim->marks) / sizeof(sim->marks[0]); i++) {
+		sim->marks[i] |= second->marks[i];
+	}
+	SIM_MARK(sim, TWO_COMMS);
+	if (!sim->failed && second->failed) {
+		sim_fail(sim, "second comm: %.280s", second->failure);
+	}
+}
+
+static void set_up_both(struct sim sims[2], uint64_t seed)
+{
+	running = &sims[0];
+	sims[0].sibling = NULL;
+	set_up(&sims[0], seed);
+	if (!sims[0].conf.has_sibling) {
+		return;
+	}
+	conf_draw_sibling(&sims[1].conf, &sims[0].conf);
+	memset(sims[1].marks, 0, sizeof(sims[1].marks));
+	sims[1].trace.on = sims[0].trace.on;
+	sims[1].trace.live = sims[0].trace.live;
+	sims[1].sibling = NULL; /* until it is made */
+	running = &sims[1];
+	set_up(&sims[1], sims[1].conf.seed);
+	sims[1].sibling = &sims[0];
+	sims[0].sibling = &sims[1];
+}
+
+bool sim_run(struct sim sims[2], uint64_t seed)
 {
 	struct sigaction action = {.sa_handler = on_abort}, before;
+	struct sim *sim = &sims[0];
 
 	conf_draw(&sim->conf, seed);
-	running = sim;
 	log_sink_set(on_log);
 	sigaction(SIGABRT, &action, &before);
 	if (sigsetjmp(aborted, 1) == 0) {
-		set_up(sim, seed);
+		set_up_both(sims, seed);
 		run(sim);
 	} else {
-		sim_fail(sim, "aborted");
+		sim_fail(running, "aborted");
+	}
+	if (sim->sibling) {
+		join(sim, sim->sibling);
 	}
 	sigaction(SIGABRT, &before, NULL);
 	log_sink_set(NULL);

@@ -72,6 +72,7 @@ struct user {
 
 struct sim {
 	struct sim_conf conf;
+	struct sim *sibling; /* the other comm of this run; NULL: none */
 	struct rng rng;
 	uint64_t now_ns;
 	uint64_t disturbed_ns; /* when the last disturbance ends */
@@ -98,8 +99,9 @@ struct sim {
 	struct net net;
 };
 
-/** Run one seed; true when everything held. The struct is large: allocate it once. */
-bool sim_run(struct sim *sim, uint64_t seed);
+/** Run one seed; true when everything held. Two of the large struct, for seeds with two comms:
+ * allocate them once. Failure and marks of both are in the first. */
+bool sim_run(struct sim sims[2], uint64_t seed);
 
 /** The first failure counts; later ones are dropped. */
 void sim_fail(struct sim *sim, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
