@@ -17,12 +17,12 @@ static void received_say(struct end *a, struct end *b, uint32_t bytes)
 	end_post_recv(b, 21, 1);
 	end_post_write(a, b, 5, bytes, IBV_SEND_SIGNALED);
 	snprintf(topic, sizeof(topic), "write with immediate of %u, at the sender", bytes);
-	if (end_poll(a, &wc, 1000) == 1) {
+	if (end_poll(a, &wc, 5000) == 1) {
 		say(topic, "%u: status %d, opcode %#x", (unsigned)wc.wr_id, (int)wc.status,
 		    (unsigned)wc.opcode);
 	}
 	snprintf(topic, sizeof(topic), "write with immediate of %u, received", bytes);
-	if (end_poll(b, &wc, 1000) == 1) {
+	if (end_poll(b, &wc, 5000) == 1) {
 		say(topic, "%u: %#x, len %u, imm %u, flags %#x, own qp_num %d", (unsigned)wc.wr_id,
 		    (unsigned)wc.opcode, wc.byte_len, ntohl(wc.imm_data), (unsigned)wc.wc_flags,
 		    wc.qp_num == b->qp->qp_num);
@@ -44,7 +44,7 @@ static int completion_leave(struct end *a, struct end *b)
 	err = err ? err : end_post_recv(b, 1, 2);
 	err = err ? err : end_post_write(a, b, 1, 8, IBV_SEND_SIGNALED);
 	err = err ? err : end_post_write(a, b, 2, 8, 0);
-	if (err || end_poll(b, &wc, 1000) != 1 || end_poll(b, &wc, 1000) != 1) {
+	if (err || end_poll(b, &wc, 5000) != 1 || end_poll(b, &wc, 5000) != 1) {
 		return -1;
 	}
 	/* The second is there, so the first is acknowledged soon. */
@@ -79,7 +79,7 @@ void probe_self(struct end *a, struct end *b)
 		return;
 	}
 	end_post_read(a, a, 1);
-	say("connected to itself, read", "%s", wcs_text(a, 500, text, sizeof(text)));
+	say("connected to itself, read", "%s", wcs_text(a, 5000, text, sizeof(text)));
 }
 
 void probe_full(struct end *a, struct end *b)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 enum {
-	FIRST_MS = 2000, /**< for the first event that is sure to come */
-	NEXT_MS = 300    /**< for one more, or for one that may not come */
+	FIRST_MS = 10000, /**< for the first event that is sure to come */
+	NEXT_MS = 300     /**< for one more, or for one that may not come */
 };
 
 /**
@@ -52,7 +52,7 @@ void probe_qp_events(struct end *a, struct end *b)
 	wrong.qp = b->qp;
 	say("events of a connection", "%s", events_text(b, NEXT_MS, text, sizeof(text)));
 	end_post_write(a, &wrong, 1, 4096, IBV_SEND_SIGNALED);
-	wcs_text(a, NEXT_MS, text, sizeof(text));
+	wcs_text(a, FIRST_MS, text, sizeof(text));
 	say("events of a wrong rkey, requester", "%s", events_text(a, NEXT_MS, text, sizeof(text)));
 	say("events of a wrong rkey, responder", "%s", events_text(b, NEXT_MS, text, sizeof(text)));
 	if (pair_connect(a, b, &brisk)) {
@@ -60,7 +60,7 @@ void probe_qp_events(struct end *a, struct end *b)
 	}
 	end_to(b, IBV_QPS_ERR);
 	end_post_write(a, b, 1, 4096, IBV_SEND_SIGNALED);
-	wcs_text(a, NEXT_MS, text, sizeof(text));
+	wcs_text(a, FIRST_MS, text, sizeof(text));
 	say("events of retries exceeded", "%s", events_text(a, NEXT_MS, text, sizeof(text)));
 }
 
@@ -92,7 +92,7 @@ void probe_port_events(struct end *a, struct end *b)
 	port_say(a, "events of a cable pulled, its own end");
 	say("events of it, the other end", "%s", events_text(b, NEXT_MS, text, sizeof(text)));
 	end_post_write(a, b, 1, 4096, IBV_SEND_SIGNALED);
-	say("write over it", "%s", wcs_text(a, 1000, text, sizeof(text)));
+	say("write over it", "%s", wcs_text(a, FIRST_MS, text, sizeof(text)));
 	if (command_run("COMPARE_MEND")) {
 		return;
 	}

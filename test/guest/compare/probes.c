@@ -7,6 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+	SURE_MS = 5000, /**< for what is sure to come, on a busy machine too */
+	NEXT_MS = 300   /**< for one more */
+};
+
 static const struct patience brisk = {.timeout = 8, .retry_cnt = 3, .rnr_retry = 7};
 
 const char *wcs_text(struct end *end, uint32_t wait_ms, char *text, size_t cap)
@@ -15,7 +20,7 @@ const char *wcs_text(struct end *end, uint32_t wait_ms, char *text, size_t cap)
 	size_t len = 0;
 
 	snprintf(text, cap, "none");
-	while (end_poll(end, &wc, wait_ms) == 1 && len < cap) {
+	while (end_poll(end, &wc, len && wait_ms > NEXT_MS ? NEXT_MS : wait_ms) == 1 && len < cap) {
 		len += (size_t)snprintf(text + len, cap - len, "%s%u:%d", len ? " " : "",
 					(unsigned)wc.wr_id, (int)wc.status);
 	}
@@ -62,7 +67,7 @@ void probe_flush(struct end *a, struct end *b)
 	end_post_write(a, b, 3, 4096, 0);
 	end_to(a, IBV_QPS_ERR);
 	say("flush of sends 1-3 (1, 3 unsignaled), receives 11-13", "%s",
-	    wcs_text(a, 300, text, sizeof(text)));
+	    wcs_text(a, SURE_MS, text, sizeof(text)));
 }
 
 void probe_late_posts(struct end *a, struct end *b)
@@ -74,7 +79,7 @@ void probe_late_posts(struct end *a, struct end *b)
 	}
 	end_to(a, IBV_QPS_ERR);
 	say("send posted in ERR", "%d", end_post_write(a, b, 1, 8, IBV_SEND_SIGNALED));
-	say("completion of that send", "%s", wcs_text(a, 300, text, sizeof(text)));
+	say("completion of that send", "%s", wcs_text(a, SURE_MS, text, sizeof(text)));
 	say("receive posted in ERR", "%d", end_post_recv(a, 2, 1));
 	say("completion of that receive", "%s", wcs_text(a, 300, text, sizeof(text)));
 	end_to(a, IBV_QPS_RESET);
@@ -174,7 +179,7 @@ void probe_rnr(struct end *a, struct end *b)
 	end_post_write(a, b, 1, 4096, IBV_SEND_SIGNALED);
 	say("the same, rnr_retry 7, 300 ms", "%s", wcs_text(a, 300, text, sizeof(text)));
 	end_post_recv(b, 11, 1);
-	say("then one is posted", "%s", wcs_text(a, 1000, text, sizeof(text)));
+	say("then one is posted", "%s", wcs_text(a, SURE_MS, text, sizeof(text)));
 }
 
 void probe_keys(struct end *a, struct end *b)
@@ -190,8 +195,8 @@ void probe_keys(struct end *a, struct end *b)
 	}
 	end_post_recv(b, 11, 2);
 	end_post_write(a, &wrong, 1, 4096, IBV_SEND_SIGNALED);
-	say("wrong rkey, at the requester", "%s", wcs_text(a, 1000, text, sizeof(text)));
-	say("wrong rkey, at the responder", "%s", wcs_text(b, 300, text, sizeof(text)));
+	say("wrong rkey, at the requester", "%s", wcs_text(a, SURE_MS, text, sizeof(text)));
+	say("wrong rkey, at the responder", "%s", wcs_text(b, SURE_MS, text, sizeof(text)));
 	if (pair_connect(a, b, &brisk)) {
 		return;
 	}
@@ -199,8 +204,8 @@ void probe_keys(struct end *a, struct end *b)
 	wrong.buf = b->buf + PAIR_BYTES - 100;
 	end_post_recv(b, 11, 2);
 	end_post_write(a, &wrong, 1, 4096, IBV_SEND_SIGNALED);
-	say("write past the region, requester", "%s", wcs_text(a, 1000, text, sizeof(text)));
-	say("write past the region, responder", "%s", wcs_text(b, 300, text, sizeof(text)));
+	say("write past the region, requester", "%s", wcs_text(a, SURE_MS, text, sizeof(text)));
+	say("write past the region, responder", "%s", wcs_text(b, SURE_MS, text, sizeof(text)));
 }
 
 void probe_numbers(struct end *a, struct end *b)

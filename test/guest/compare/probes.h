@@ -7,7 +7,10 @@
 /** Print one line, "TOPIC: result"; the topics are what two drivers are laid side by side by. */
 void say(const char *topic, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/** Completions as "1:0 2:5": number and status, in their order, until none comes for wait_ms. */
+/**
+ * Completions as "1:0 2:5": number and status, in their order; "none" if the first does not come in
+ * wait_ms. Ends when no other comes for as long, at most 300 ms.
+ */
 const char *wcs_text(struct end *end, uint32_t wait_ms, char *text, size_t cap);
 
 /* Each drives a fresh pair of ends and says what it saw; a = requester, b = responder. */
