@@ -87,13 +87,17 @@ static struct netapi release_load(const struct release *release)
 static void communicator(struct netapi *api)
 {
 	struct netapi_props props;
+	struct traffic t;
 
 	EXPECT(devices_count(api) == FABRIC_RAILS);
 	EXPECT_OK(api->ops->properties(api, 0, &props));
 	for (int dev = 0; dev < FABRIC_RAILS; dev++) {
 		EXPECT_OK(api->ops->properties(api, dev, &props));
-		traffic_walk(api, dev, dev == 0);
 	}
+	traffic_walk(api, 0, true);
+	traffic_open(&t, api, 1, false);
+	traffic_round(&t, 8, 0, true);
+	traffic_close(&t);
 	listen_walk(api);
 	traffic_abort(api);
 }
@@ -104,7 +108,7 @@ static void communicators_in_turn(const struct release *release)
 	unsigned int before = thread_count_first();
 	struct netapi api = release_load(release);
 
-	for (int turn = 0; turn < 3; turn++) {
+	for (int turn = 0; turn < 2; turn++) {
 		if (turn > 0 && release->keep != KEEP_LOADED) {
 			api = release_load(release);
 		}
@@ -124,7 +128,7 @@ static void communicators_with_refs(const struct release *release)
 {
 	unsigned int before = thread_count_first();
 
-	for (int turn = 0; turn < 2; turn++) {
+	for (int turn = 0; turn < 2; turn++) { /* all gone, and again */
 		struct netapi first = release_load(release);
 		struct netapi second = release_load(release);
 
