@@ -243,21 +243,23 @@ static void scale_host(uint32_t host, const char *dir, int start, int result)
 
 static int scale(void)
 {
-	char dir[] = "/dev/shm/fabric-scale-XXXXXX";
+	char dir[64];
 	uint64_t kib = 0;
 	uint64_t cpu_us = 0;
-	char path[64];
+	char byte;
 	int start[2];
 	int result[2];
+	int hold_fd;
 
-	CHECK(mkdtemp(dir) != NULL && pipe(start) == 0 && pipe(result) == 0);
+	CHECK(fabric_ctl_make_dir(dir, sizeof(dir), &hold_fd) == 0);
+	CHECK(pipe(start) == 0 && pipe(result) == 0);
 	for (uint32_t host = 0; host < HOSTS; host++) {
 		if (fork() == 0) {
 			scale_host(host, dir, start[0], result[1]);
 		}
 	}
 	for (uint32_t host = 0; host < HOSTS; host++) {
-		CHECK(read(result[0], path, 1) == 1);
+		CHECK(read(result[0], &byte, 1) == 1);
 	}
 	CHECK(write(start[1], "ssssssss", HOSTS) == HOSTS);
 	for (uint32_t host = 0; host < HOSTS; host++) {
@@ -270,13 +272,8 @@ static int scale(void)
 	CHECK(write(start[1], "ssssssss", HOSTS) == HOSTS);
 	while (wait(NULL) > 0) {
 	}
-	for (uint32_t id = 1; id <= HOSTS * RAILS; id++) {
-		snprintf(path, sizeof(path), "%s/inst-%u.shm", dir, id);
-		unlink(path);
-	}
-	snprintf(path, sizeof(path), "%s/fabric.shm", dir);
-	unlink(path);
-	rmdir(dir);
+	fabric_ctl_remove_dir(dir);
+	close(hold_fd);
 	printf("%u hosts, %u rails, %u QPs each: %.0f MiB, idle %.2f ms of CPU a second\n", HOSTS,
 	       RAILS, QPS, (double)kib / 1024, (double)cpu_us / 1e3);
 	return kib > 2u << 20; /* 2 GiB is the limit */

@@ -39,6 +39,16 @@ struct fabric_fired {
 	char text[160];
 };
 
+/**
+ * Makes a fresh directory for a run and gives its name, at most `len` bytes with the end. It is
+ * removed when the last process that has `hold_fd` open ends, by whatever signal: this one, those
+ * it forks, and those they execute if they clear FD_CLOEXEC. Call it while there is one thread.
+ * Returns 0 or -errno.
+ */
+int fabric_ctl_make_dir(char *dir, size_t len, int *hold_fd);
+/** Removes it now. */
+void fabric_ctl_remove_dir(const char *dir);
+
 /** Attaches to the existing directory `dir`, making the shared state in it if it is fresh. */
 int fabric_ctl_open(const char *dir, struct fabric_ctl **ctl);
 /** NULL is fine. Leaves the directory as it is. */

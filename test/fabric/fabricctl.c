@@ -3,10 +3,14 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char doc[] =
 	"Controls a running software fabric.\n\n"
@@ -14,6 +18,7 @@ static const char doc[] =
 	"                   [KEY=VALUE...] [TRIGGER]; test/fabric/README.md lists them\n"
 	"  counters         bytes and messages per host and rail\n"
 	"  fired            the rules that fired, oldest first\n"
+	"  run COMMAND...   runs it on the fabric, in a fresh directory that goes with it\n"
 	"  replay           the same as a file of rules for another run, by bytes";
 
 static const struct argp_option options[] = {
@@ -117,18 +122,70 @@ static int do_replay(struct fabric_ctl *ctl)
 	return 0;
 }
 
+/* The stand-in library is where this program is. */
+static int library_path_set(void)
+{
+	const char *more = getenv("LD_LIBRARY_PATH");
+	char path[PATH_MAX];
+	char value[2 * PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (len <= 0) {
+		return -1;
+	}
+	path[len] = '\0';
+	*strrchr(path, '/') = '\0';
+	snprintf(value, sizeof(value), "%s%s%.*s", path, more != NULL ? ":" : "", PATH_MAX,
+		 more != NULL ? more : "");
+	return setenv("LD_LIBRARY_PATH", value, 1);
+}
+
+/* All that belongs to the command keeps the directory. Returns what the command did. */
+static int do_run(char **command)
+{
+	char dir[64];
+	int status;
+	int hold_fd;
+	pid_t pid;
+
+	if (fabric_ctl_make_dir(dir, sizeof(dir), &hold_fd) != 0 || library_path_set() != 0 ||
+	    setenv("FABRIC_DIR", dir, 1) != 0) {
+		fprintf(stderr, "fabricctl: cannot make a directory: %s\n", strerror(errno));
+		return 1;
+	}
+	pid = fork();
+	if (pid == 0) {
+		fcntl(hold_fd, F_SETFD, 0);
+		execvp(command[0], command);
+		fprintf(stderr, "fabricctl: %s: %s\n", command[0], strerror(errno));
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+		return 1;
+	}
+	close(hold_fd);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse_option,
-		.args_doc = "fault RULE... | counters | fired | replay",
+		.args_doc = "fault RULE... | counters | fired | replay | run COMMAND...",
 		.doc = doc,
 	};
 	struct args args = {.dir = getenv("FABRIC_DIR")};
 	struct fabric_ctl *ctl;
 	int rc;
 
+	if (argc > 1 && strcmp(argv[1], "run") == 0) { /* the rest is another program's */
+		if (argc == 2) {
+			fprintf(stderr, "fabricctl: run what?\n");
+			return 2;
+		}
+		return do_run(argv + 2);
+	}
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	if (args.dir == NULL) {
 		fprintf(stderr, "fabricctl: neither --dir nor FABRIC_DIR is given\n");
@@ -149,7 +206,7 @@ int main(int argc, char **argv)
 	} else if (strcmp(args.words[0], "replay") == 0) {
 		rc = do_replay(ctl);
 	} else {
-		fprintf(stderr, "fabricctl: '%s' is none of fault, counters, fired, replay\n",
+		fprintf(stderr, "fabricctl: '%s' is none of fault, counters, fired, replay, run\n",
 			args.words[0]);
 		rc = 2;
 	}

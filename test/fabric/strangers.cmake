@@ -3,7 +3,7 @@
 
 function(fabric_stranger name package kind pattern)
 	add_test(NAME fabric_stranger_${name}
-		COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/tests/stranger" ${fabric_dir} ${package} ${kind}
+		COMMAND fabricctl run "${CMAKE_CURRENT_SOURCE_DIR}/tests/stranger" ${package} ${kind}
 			${pattern} ${ARGN})
 	set_tests_properties(fabric_stranger_${name} PROPERTIES LABELS fabric TIMEOUT 90
 		SKIP_RETURN_CODE 77)

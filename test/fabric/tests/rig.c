@@ -2,7 +2,6 @@
 #include "test/fabric/tests/rig.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -37,14 +36,6 @@ void rig_sleep_ms(uint32_t ms)
 	struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
 
 	nanosleep(&ts, NULL);
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
 }
 
 static void child_main(const struct rig_case *c, uint32_t host, int sock, const char *dir)
@@ -87,14 +78,17 @@ static int reap(pid_t pids[2])
 
 int rig_run(const struct rig_case *c)
 {
-	const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 	char dir[64];
 	pid_t pids[2];
 	int socks[2];
+	int hold_fd;
 	int bad;
 
-	snprintf(dir, sizeof(dir), "%s/fabric-test-XXXXXX", base);
-	if (mkdtemp(dir) == NULL || socketpair(AF_UNIX, SOCK_STREAM, 0, socks) != 0) {
+	if (fabric_ctl_make_dir(dir, sizeof(dir), &hold_fd) != 0) {
+		return -1;
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, socks) != 0) {
+		close(hold_fd);
 		return -1;
 	}
 	for (uint32_t host = 0; host < 2; host++) {
@@ -107,7 +101,8 @@ int rig_run(const struct rig_case *c)
 	close(socks[0]);
 	close(socks[1]);
 	bad = reap(pids);
-	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	fabric_ctl_remove_dir(dir);
+	close(hold_fd);
 	return bad;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a run leaves when all its processes were killed: nothing outside its folder, and a folder
- * that can be used again, or is refused with a line that says why. */
+/* What a run leaves when all its processes were killed: nothing outside its folder, no folder if
+ * the launcher made it so, else one that can be used again, or is refused with a line that says
+ * why. */
 
 #include "test/fabric/layout.h"
 #include "test/fabric/tests/rig.h"
@@ -15,6 +16,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -142,6 +145,49 @@ static void test_again(void **state)
 	assert_int_equal(rig_run(&c), 0);
 }
 
+/* A launcher that makes the directory of its run, and a process of that run: both are killed. */
+static void launch(char *dir, int ready)
+{
+	struct rig rig = {.host = 0, .dir = dir};
+	int hold_fd;
+
+	CHECK(fabric_ctl_make_dir(dir, 64, &hold_fd) == 0);
+	setenv("FABRIC_DIR", dir, 1);
+	setenv("FABRIC_HOST", "0", 1);
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		victim(&rig, ready);
+	}
+	pause();
+}
+
+static void test_launcher(void **state)
+{
+	char *dir = mmap(NULL, 64, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	(void)state;
+	assert_true(dir != MAP_FAILED);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		launch(dir, ready[1]);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(access(dir, F_OK), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	for (int i = 0; access(dir, F_OK) == 0; i++) {
+		assert_true(i < 1000); /* 10 s */
+		rig_sleep_ms(10);
+	}
+	close(ready[0]);
+	close(ready[1]);
+	munmap(dir, 64);
+}
+
 static void other_version(struct rig *rig)
 {
 	struct fabric_ctl *ctl = NULL;
@@ -187,6 +233,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_version),
+		cmocka_unit_test(test_launcher),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
