@@ -7,6 +7,7 @@
 #include "repair/notice.h"
 #include "repair/rejoin.h"
 #include "repair/stall.h"
+#include "repair/wake.h"
 
 #include <errno.h>
 #include <string.h>
@@ -217,6 +218,8 @@ void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 	if (end->failed || end->closing) {
 		return;
 	}
+	wake_check(end);
+	wake_note_tick(end);
 	for (unsigned int p = 0; p < end->path_count && !end->failed; p++) {
 		notice_tick(end, p);
 		fence_tick(end, p);
@@ -255,6 +258,7 @@ void repair_end_answered(struct repair_end *end, uint64_t now_ns)
 	if (end->failed || end->closing) {
 		return;
 	}
+	wake_check(end);
 	stall_answered(end);
 	if (!end->failed && !end->peer_closed) {
 		hold_answered(end);

@@ -148,7 +148,8 @@ struct repair_end {
 	bool peer_closed;
 	bool closing; /* this end is being closed: errors are expected */
 	struct repair_hold hold;
-	uint64_t now_ns; /* of the call in progress */
+	uint64_t now_ns;  /* of the call in progress */
+	uint64_t tick_ns; /* last tick */
 };
 
 /** A completion as repair/ needs it. */

@@ -15,6 +15,7 @@ static void begin(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
 	path->fault_ns = end->now_ns;
+	path->fence_ns = end->now_ns;
 	path->errored = false;
 	path->cutting = false;
 	end->ops->fence(end->ctx, p);
@@ -203,7 +204,7 @@ void repair_fence_cut(struct repair_end *end, unsigned int p, int err, uint64_t 
 /* The HCA has taken the verbs call and does not come back: nothing on this path can be replayed. */
 static bool is_stuck(const struct repair_end *end, const struct repair_path *path)
 {
-	uint64_t since_ns = path->cutting ? path->errored_ns : path->fault_ns;
+	uint64_t since_ns = path->cutting ? path->errored_ns : path->fence_ns;
 
 	return is_fencing(path) && (!path->errored || path->cutting) && end->limits.fence_ms > 0 &&
 	       end->now_ns - since_ns >= end->limits.fence_ms * NS_PER_MS;

@@ -88,11 +88,12 @@ struct repair_path {
 	bool cause_is_peer; /* the peer saw it first */
 	uint8_t owed;       /* bit per enum notice that the link has not taken yet */
 	enum cause cause;   /* first cause seen in this epoch */
-	uint64_t fault_ns, errored_ns;
-	uint32_t fenced_epoch;   /* of the last FENCED */
-	enum cause fenced_cause; /* that it names */
-	uint64_t down_ns;        /* fault that ended its last time UP */
-	enum cause down_cause;   /* and why */
+	uint64_t fault_ns;
+	uint64_t fence_ns, errored_ns; /* when the HCA was told to fence it, and had done so */
+	uint32_t fenced_epoch;         /* of the last FENCED */
+	enum cause fenced_cause;       /* that it names */
+	uint64_t down_ns;              /* fault that ended its last time UP */
+	enum cause down_cause;         /* and why */
 	/* since the last tick: something was posted, came back, the wait for it began */
 	bool has_posted, has_moved, has_begun;
 	uint64_t posted_ns;      /* last post, as of a tick */

@@ -166,6 +166,56 @@ static void test_asked_again(void **state)
 	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
 }
 
+/* This process itself is stopped for 20 s, with something out and a question asked. Its HCA has
+ * gone on, but what it did is not in the queue yet when the answer, 20 s old, is looked at first.
+ */
+static void test_own_sleep(void **state)
+{
+	uint64_t wr_id;
+
+	(void)state;
+	wr_id = send_on(0);
+	tick_silently(10, 250);
+	assert_int_equal(fake.ask_count, 1);
+	repair_end_answered(&tx.end, 20250ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_UP);
+	tick_silently(20251, 20440);
+	assert_int_equal(tx.end.paths[0].state, PATH_UP);
+	assert_int_equal(fake.ask_count, 1);
+	fake_complete(&tx.end, wr_id, CAUSE_NONE, 20440ull * MS);
+	tick_silently(20450, 20460);
+	assert_int_equal(tx.end.paths[0].state, PATH_UP);
+}
+
+/* The same with a tick first. A path that stays silent from then on is found as ever. */
+static void test_own_sleep_tick(void **state)
+{
+	(void)state;
+	send_on(0);
+	tick_silently(10, 100);
+	tick_silently(20000, 20190);
+	assert_int_equal(fake.ask_count, 0);
+	tick_silently(20200, 20210);
+	assert_int_equal(fake.ask_count, 1);
+	repair_end_answered(&tx.end, 20211ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
+}
+
+/* Nor is a sleep the HCA's: a fence has its whole time, and so has a comm that is held. */
+static void test_own_sleep_repairing(void **state)
+{
+	(void)state;
+	tx.end.limits.fence_ms = 5000;
+	tick_silently(10, 20);
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 25ull * MS);
+	repair_end_fault(&tx.end, 1, CAUSE_PORT_DOWN, 25ull * MS);
+	fake_pass(&tx.end, 30, 400);
+	fake_pass(&tx.end, 60000, 60500);
+	assert_false(tx.end.failed);
+	fake_pass(&tx.end, 60510, 60900);
+	assert_int_equal(tx.end.failed, CAUSE_NO_PATH);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +225,9 @@ int main(void)
 		cmocka_unit_test_setup(test_path_back, setup),
 		cmocka_unit_test_setup(test_lockstep, setup),
 		cmocka_unit_test_setup(test_asked_again, setup),
+		cmocka_unit_test_setup(test_own_sleep, setup),
+		cmocka_unit_test_setup(test_own_sleep_tick, setup),
+		cmocka_unit_test_setup(test_own_sleep_repairing, setup),
 	};
 
 	log_sink_set(fake_sink);
