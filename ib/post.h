@@ -53,7 +53,7 @@ ib_write_fill(const struct ib_write *write, struct ibv_send_wr *wr, struct ibv_s
 	wr->wr_id = write->wr_id;
 	wr->next = NULL;
 	wr->sg_list = sge;
-	wr->num_sge = write->len_bytes > 0 ? 1 : 0;
+	wr->num_sge = write->len_bytes > 0;
 	wr->opcode = imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
 	wr->send_flags = ((write->flags & IB_WRITE_SIGNALED) != 0 ? IBV_SEND_SIGNALED : 0u) |
 			 ((write->flags & IB_WRITE_INLINE) != 0 ? IBV_SEND_INLINE : 0u);

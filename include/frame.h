@@ -27,7 +27,7 @@
  * REFUSED may answer OPEN or HELLO and carries a readable reason. CLOSE says that one end of a comm
  * was closed on purpose. FENCE and FENCED: see repair/fence.h.
  */
-#define PROTO_VERSION 1u
+#define PROTO_VERSION 2u
 
 #define FRAME_LIST(X)                                                                              \
 	X(HELLO)                                                                                   \

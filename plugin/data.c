@@ -6,6 +6,7 @@
 #include "plugin/flush.h"
 
 #include <errno.h>
+#include <string.h>
 
 /*
  * isend, irecv and test: NCCL's progress thread. The comm's lock is free but during repairs and
@@ -61,11 +62,15 @@ unlock:
 static void fill_recv(const struct comm *comm, const struct memory *memory, void *data, size_t size,
 		      struct repair_recv *out)
 {
-	*out = (struct repair_recv){.addr = (uint64_t)(uintptr_t)data,
-				    .size_bytes = memory ? size : 0,
-				    .key_mask = key_mask(comm, memory)};
+	out->addr = (uint64_t)(uintptr_t)data;
+	out->size_bytes = memory ? size : 0;
+	out->key_mask = 0;
+	memset(out->rkeys, 0, sizeof(out->rkeys));
 	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
-		out->rkeys[p] = memory->mr->rkeys[comm->paths[p].rail->idx];
+		unsigned int rail = comm->paths[p].rail->idx;
+
+		out->key_mask |= (memory->mr->rail_mask >> rail & 1) << p;
+		out->rkeys[p] = memory->mr->rkeys[rail];
 	}
 }
 
@@ -104,28 +109,24 @@ unlock:
 	return rc;
 }
 
-static bool take_done(struct comm *comm, struct request *req, uint64_t *size_bytes)
+static bool take_send(struct comm *comm, const struct request *req, uint64_t *size_bytes)
+{
+	if (!repair_tx_done(&comm->tx, req->seq, size_bytes)) {
+		return false;
+	}
+	repair_tx_release(&comm->tx, req->seq);
+	return true;
+}
+
+static bool take_recv(struct comm *comm, const struct request *req, uint64_t *size_bytes)
 {
 	uint32_t path_mask;
 
-	switch (req->type) {
-	case REQUEST_SEND:
-		if (!repair_tx_done(&comm->tx, req->seq, size_bytes)) {
-			return false;
-		}
-		repair_tx_release(&comm->tx, req->seq);
-		return true;
-	case REQUEST_RECV:
-		if (!repair_rx_done(&comm->rx, req->seq, size_bytes, &path_mask)) {
-			return false;
-		}
-		repair_rx_release(&comm->rx, req->seq);
-		return true;
-	case REQUEST_FLUSH:
-		*size_bytes = 0;
-		return flush_poll(comm, req, clock_mono_ns());
+	if (!repair_rx_done(&comm->rx, req->seq, size_bytes, &path_mask)) {
+		return false;
 	}
-	return false;
+	repair_rx_release(&comm->rx, req->seq);
+	return true;
 }
 
 /* Does the request wait for something that a peer which has closed will never do? */
@@ -142,18 +143,31 @@ static bool is_owed(const struct comm *comm, const struct request *req)
 	return false;
 }
 
+static inline bool take_done(struct comm *comm, const struct request *req, uint64_t *size_bytes)
+{
+	return req->type == REQUEST_SEND ? take_send(comm, req, size_bytes)
+					 : take_recv(comm, req, size_bytes);
+}
+
 /*
  * What is complete is complete, whatever became of the comm since. One poll finds what many
  * requests wait for and acknowledges it, so look before polling: the others cost nothing more.
  */
-static bool look(struct comm *comm, struct request *req, uint64_t *size_bytes)
+static inline bool look(struct comm *comm, struct request *req, uint64_t *size_bytes)
 {
-	if (comm->state == COMM_READY && req->type != REQUEST_FLUSH &&
-	    take_done(comm, req, size_bytes)) {
+	if (comm->state != COMM_READY) {
+		return false;
+	}
+	if (req->type == REQUEST_FLUSH) {
+		comm_progress(comm, comm->end.now_ns);
+		*size_bytes = 0;
+		return flush_poll(comm, req, clock_mono_ns());
+	}
+	if (take_done(comm, req, size_bytes)) {
 		return true;
 	}
 	comm_progress(comm, comm->end.now_ns);
-	return comm->state == COMM_READY && take_done(comm, req, size_bytes);
+	return take_done(comm, req, size_bytes);
 }
 
 int plugin_test(void *request, int *done, int *sizes)

@@ -13,11 +13,6 @@ static uint32_t full_mask(uint32_t pieces)
 
 static_assert(PIECES_MAX == 32, "full_mask() and the bit type");
 
-static bool msg_is_complete(const struct book_msg *msg)
-{
-	return msg->cut.pieces > 0 && msg->arrived == full_mask(msg->cut.pieces);
-}
-
 void book_init(struct book *book)
 {
 	memset(book, 0, sizeof(*book));
@@ -59,7 +54,7 @@ static void enter(struct book *book, struct book_msg *msg, uint32_t piece, uint3
 	msg->arrived |= 1u << piece;
 	book->bytes_total += len_bytes;
 	while (book->next_seq < book->posted_seq &&
-	       msg_is_complete(&book->msgs[wire_slot(book->next_seq)])) {
+	       book_msg_is_complete(&book->msgs[wire_slot(book->next_seq)])) {
 		book->next_seq++;
 	}
 }
@@ -80,6 +75,7 @@ int book_enter_whole(struct book *book, uint16_t seq_low, uint32_t len_bytes, co
 		return violation(book, why, "whole message larger than its receive");
 	}
 	msg->cut = (struct plan_cut){.pieces = 1, .piece_len_bytes = len_bytes};
+	msg->wanted = 1;
 	msg->total_bytes = len_bytes;
 	enter(book, msg, 0, len_bytes);
 	return 0;
@@ -151,22 +147,10 @@ int book_enter_record(struct book *book, struct wire_imm imm, const struct wire_
 		return violation(book, why, "piece arrived twice");
 	}
 	msg->cut = cut;
+	msg->wanted = full_mask(cut.pieces);
 	msg->total_bytes = rec->total_bytes;
 	enter(book, msg, rec->piece, rec->len_bytes);
 	return 0;
-}
-
-const struct book_msg *book_msg(const struct book *book, uint64_t seq)
-{
-	const struct book_msg *msg = &book->msgs[wire_slot(seq)];
-
-	ASSERT(msg->seq == seq);
-	return msg;
-}
-
-bool book_is_complete(const struct book *book, uint64_t seq)
-{
-	return msg_is_complete(book_msg(book, seq));
 }
 
 void book_read_out(const struct book *book, struct frame_fenced *out)

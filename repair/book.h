@@ -3,6 +3,7 @@
 #define BRAID_REPAIR_BOOK_H
 
 #include "include/frame.h"
+#include "include/log.h"
 #include "include/wire.h"
 #include "repair/plan.h"
 
@@ -15,6 +16,7 @@ struct book_msg {
 	uint64_t room_bytes; /* size of the posted receive buffer */
 	uint64_t total_bytes;
 	struct plan_cut cut; /* pieces 0: nothing has arrived yet */
+	uint32_t wanted;     /* bit per piece of the cut; 0: nothing has arrived yet */
 	uint32_t arrived;    /* bit per piece */
 };
 
@@ -54,8 +56,23 @@ int book_enter_record(struct book *book, struct wire_imm imm, const struct wire_
 		      const char **why);
 
 /** Message of seq; seq must be in the window (the last WINDOW_MSGS posted). */
-const struct book_msg *book_msg(const struct book *book, uint64_t seq);
-bool book_is_complete(const struct book *book, uint64_t seq);
+static inline const struct book_msg *book_msg(const struct book *book, uint64_t seq)
+{
+	const struct book_msg *msg = &book->msgs[wire_slot(seq)];
+
+	ASSERT(msg->seq == seq);
+	return msg;
+}
+
+static inline bool book_msg_is_complete(const struct book_msg *msg)
+{
+	return msg->wanted != 0 && msg->arrived == msg->wanted;
+}
+
+static inline bool book_is_complete(const struct book *book, uint64_t seq)
+{
+	return book_msg_is_complete(book_msg(book, seq));
+}
 
 /** Fill next_seq and pieces of a FENCED frame. */
 void book_read_out(const struct book *book, struct frame_fenced *out);

@@ -66,3 +66,14 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 	}
 	return best;
 }
+
+unsigned int plan_usable_count(const struct repair_path *paths, unsigned int path_count,
+			       uint32_t key_mask)
+{
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < path_count; i++) {
+		count += paths[i].state == PATH_UP && (key_mask >> i & 1);
+	}
+	return count;
+}

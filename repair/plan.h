@@ -31,4 +31,8 @@ uint32_t plan_piece_len_bytes(struct plan_cut cut, uint64_t size_bytes, uint32_t
 int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned int active_count,
 	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes);
 
+/** Paths that are UP and in key_mask: what plan_pick() may choose from sooner or later. */
+unsigned int plan_usable_count(const struct repair_path *paths, unsigned int path_count,
+			       uint32_t key_mask);
+
 #endif

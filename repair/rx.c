@@ -224,21 +224,20 @@ static void rx_probe(struct repair_end *end, unsigned int p)
 	}
 }
 
-/* Oldest first. */
+/* Oldest first. The cursor is raised by what is seen, and read anew after each post: a post may end
+ * in rx_reconcile(), which takes it back. */
 static void post_wanted_cts(struct repair_rx *rx)
 {
 	if (rx->cts_seq < rx->book.next_seq) {
 		rx->cts_seq = rx->book.next_seq;
 	}
-	/* Raised by what is seen, never by what was posted: a post may end in rx_reconcile(). */
-	while (rx->cts_seq < rx->book.posted_seq && !rx->slots[wire_slot(rx->cts_seq)].cts_wanted) {
-		rx->cts_seq++;
-	}
-	for (uint64_t seq = rx->cts_seq; seq < rx->book.posted_seq; seq++) {
-		struct repair_rx_slot *slot = &rx->slots[wire_slot(seq)];
+	while (rx->cts_seq < rx->book.posted_seq) {
+		struct repair_rx_slot *slot = &rx->slots[wire_slot(rx->cts_seq)];
 
-		if (slot->cts_wanted && !post_cts(rx, slot)) {
-			break;
+		if (!slot->cts_wanted) {
+			rx->cts_seq++;
+		} else if (!post_cts(rx, slot)) {
+			return;
 		}
 	}
 }
@@ -321,27 +320,6 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 	*slot = (struct repair_rx_slot){
 		.seq = *seq, .open = true, .cts_wanted = true, .cts_path = -1};
 	fill_cts(&rx->cts[wire_slot(*seq)], recv, *seq, rx->end.path_count);
-	rx_pump(&rx->end);
+	post_wanted_cts(rx);
 	return 0;
-}
-
-bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint64_t *size_bytes,
-		    uint32_t *path_mask)
-{
-	if (!book_is_complete(&rx->book, seq)) {
-		return false;
-	}
-	*size_bytes = book_msg(&rx->book, seq)->total_bytes;
-	*path_mask = rx->slots[wire_slot(seq)].path_mask;
-	return true;
-}
-
-void repair_rx_release(struct repair_rx *rx, uint64_t seq)
-{
-	ASSERT(rx->slots[wire_slot(seq)].seq == seq);
-	rx->slots[wire_slot(seq)].open = false;
-	while (rx->released_seq < rx->book.posted_seq &&
-	       !rx->slots[wire_slot(rx->released_seq)].open) {
-		rx->released_seq++;
-	}
 }

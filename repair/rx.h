@@ -2,6 +2,7 @@
 #ifndef BRAID_REPAIR_RX_H
 #define BRAID_REPAIR_RX_H
 
+#include "include/log.h"
 #include "repair/book.h"
 #include "repair/end.h"
 
@@ -54,10 +55,26 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 
 /** True when the book has all of message seq; *size_bytes is what came, *path_mask who brought it.
  */
-bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint64_t *size_bytes,
-		    uint32_t *path_mask);
+static inline bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint64_t *size_bytes,
+				  uint32_t *path_mask)
+{
+	if (!book_is_complete(&rx->book, seq)) {
+		return false;
+	}
+	*size_bytes = book_msg(&rx->book, seq)->total_bytes;
+	*path_mask = rx->slots[wire_slot(seq)].path_mask;
+	return true;
+}
 
 /** Free the slot of a done message. */
-void repair_rx_release(struct repair_rx *rx, uint64_t seq);
+static inline void repair_rx_release(struct repair_rx *rx, uint64_t seq)
+{
+	ASSERT(rx->slots[wire_slot(seq)].seq == seq);
+	rx->slots[wire_slot(seq)].open = false;
+	while (rx->released_seq < rx->book.posted_seq &&
+	       !rx->slots[wire_slot(rx->released_seq)].open) {
+		rx->released_seq++;
+	}
+}
 
 #endif

@@ -6,6 +6,10 @@
 #include <errno.h>
 #include <string.h>
 
+enum {
+	ALONE_PIECES = 4 /* to the window, where there is one path only */
+};
+
 static struct repair_tx *to_tx(struct repair_end *end)
 {
 	return (struct repair_tx *)end; /* first member */
@@ -117,6 +121,11 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	return true;
 }
 
+/*
+ * Oldest first: nothing overtakes a message that waits. The cursor is raised by what is seen, never
+ * by what was posted, and read anew after each post: a post may end in tx_reconcile(), which takes
+ * it back.
+ */
 static void tx_pump(struct repair_end *end)
 {
 	struct repair_tx *tx = to_tx(end);
@@ -124,17 +133,14 @@ static void tx_pump(struct repair_end *end)
 	if (tx->pump_seq < tx->released_seq) {
 		tx->pump_seq = tx->released_seq;
 	}
-	/* Raised by what is seen, never by what was posted: a post may end in tx_reconcile(). */
-	while (tx->pump_seq < tx->next_seq && !tx->msgs[wire_slot(tx->pump_seq)].pending) {
-		tx->pump_seq++;
-	}
-	for (uint64_t seq = tx->pump_seq; seq < tx->next_seq; seq++) {
-		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
+	while (tx->pump_seq < tx->next_seq) {
+		struct repair_tx_msg *msg = &tx->msgs[wire_slot(tx->pump_seq)];
 
-		while (msg->pending && !end->failed) {
-			if (!post_piece(tx, msg, (unsigned int)__builtin_ctz(msg->pending))) {
-				return; /* oldest first: nothing overtakes a message that waits */
-			}
+		if (!msg->pending) {
+			tx->pump_seq++;
+		} else if (end->failed ||
+			   !post_piece(tx, msg, (unsigned int)__builtin_ctz(msg->pending))) {
+			return;
 		}
 	}
 }
@@ -286,6 +292,23 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
 	tx->pump_seq = 1;
 }
 
+/*
+ * Cutting is for sharing. With one path to go, pieces only need to be small enough to follow each
+ * other closely within its window.
+ */
+static uint64_t piece_min_bytes(const struct repair_tx *tx, uint32_t key_mask)
+{
+	const struct repair_limits *limits = &tx->end.limits;
+	uint64_t alone_bytes =
+		limits->window_bytes / ALONE_PIECES / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
+
+	if (tx->end.active_count > 1 &&
+	    plan_usable_count(tx->end.paths, tx->end.path_count, key_mask) > 1) {
+		return limits->piece_min_bytes;
+	}
+	return alone_bytes > limits->piece_min_bytes ? alone_bytes : limits->piece_min_bytes;
+}
+
 /* Every field by itself: the record is large, and most of it is keys that are copied anyway. */
 static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 		     const struct wire_cts *cts)
@@ -303,10 +326,10 @@ static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 	msg->remote_addr = cts->l0.addr;
 	msg->size_bytes = size_bytes;
 	msg->whole = size_bytes <= tx->end.limits.small_bytes;
-	msg->cut = msg->whole ? (struct plan_cut){1, size_bytes}
-			      : plan_cut(size_bytes, tx->end.limits.piece_min_bytes);
 	/* Nothing is read or written by an empty message: every path will do. */
 	msg->key_mask = size_bytes ? send->key_mask & cts->l0.key_mask : UINT32_MAX;
+	msg->cut = msg->whole ? (struct plan_cut){1, size_bytes}
+			      : plan_cut(size_bytes, piece_min_bytes(tx, msg->key_mask));
 	memcpy(msg->rkeys, cts->l0.rkeys, sizeof(cts->l0.rkeys));
 	if (tx->end.path_count > 8) {
 		memcpy(msg->rkeys + 8, cts->l1.rkeys, sizeof(cts->l1.rkeys));

@@ -244,7 +244,7 @@ static void other_version_connects(void **state)
 	raw_hello(&couple->b, &hello);
 	hello.hello.version = PROTO_VERSION + 1;
 	raw_send_frame(fd, &hello, 0);
-	expect_refusal(fd, -EPROTONOSUPPORT, "version 2");
+	expect_refusal(fd, -EPROTONOSUPPORT, "version 3");
 	assert_int_equal(oob_net_strangers(couple->b.net), 1);
 	assert_true(said("install the same Braid on both hosts"));
 }
@@ -276,7 +276,7 @@ static void other_version_listens(void **state)
 	assert_memory_equal(&frame.hello.peer, &addr.proc, sizeof(addr.proc));
 	frame.hello.version = PROTO_VERSION + 7;
 	raw_send_frame(fd, &frame, 0);
-	expect_refusal(fd, -EPROTONOSUPPORT, "version 8");
+	expect_refusal(fd, -EPROTONOSUPPORT, "version 9");
 	rig_wait(&couple->a, gone_count, 1);
 	assert_int_equal(couple->a.gone_err, -EPROTONOSUPPORT);
 	assert_non_null(strstr(couple->a.gone_why, "install the same Braid on both hosts"));

@@ -103,6 +103,35 @@ static void test_line_check(void **state)
 	}
 }
 
+/* Keys that all changed alike, as those of HCAs side by side do: any run of words left old shows.
+ */
+static void test_line_check_of_like_keys(void **state)
+{
+	struct wire_cts_line0 old = {.addr = 0x1000, .size_bytes = 4096, .key_mask = 3, .seq = 5};
+	struct wire_cts_line0 line = {
+		.addr = 0x1000, .size_bytes = 4096, .key_mask = 3, .seq = 5 + WINDOW_MSGS};
+
+	(void)state;
+	for (unsigned int i = 0; i < 8; i++) {
+		old.rkeys[i] = 0x1100;
+		line.rkeys[i] = 0x2200;
+	}
+	old.check = wire_line_check(&old);
+	line.check = wire_line_check(&line);
+	for (unsigned int from = 0; from < 14; from++) {
+		for (unsigned int to = from + 1; to <= 14; to++) {
+			uint32_t mix[16];
+
+			memcpy(mix, &line, 64);
+			memcpy(mix + from, (const uint32_t *)(const void *)&old + from,
+			       (to - from) * 4);
+			if (memcmp(mix, &line, 64)) {
+				assert_int_not_equal(wire_line_check(mix), mix[13]);
+			}
+		}
+	}
+}
+
 /* Records of the messages in a window never share a place. */
 static void test_record_places(void **state)
 {
@@ -123,8 +152,11 @@ static void test_record_places(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_imm_round_trip),   cmocka_unit_test(test_imm_any_value),
-		cmocka_unit_test(test_wr_id_round_trip), cmocka_unit_test(test_line_check),
+		cmocka_unit_test(test_imm_round_trip),
+		cmocka_unit_test(test_imm_any_value),
+		cmocka_unit_test(test_wr_id_round_trip),
+		cmocka_unit_test(test_line_check),
+		cmocka_unit_test(test_line_check_of_like_keys),
 		cmocka_unit_test(test_record_places),
 	};
 
