@@ -99,6 +99,39 @@ void train_on_end(struct train *train)
 	}
 }
 
+static void rule_now(struct train *train, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void rule_now(struct train *train, const char *fmt, ...)
+{
+	char rule[OPT_TEXT_MAX];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(rule, sizeof(rule), fmt, args);
+	va_end(args);
+	if (rails_fault(train->run->rails, rule, NULL)) {
+		run_fail(train->run, "the fabric refused '%s'", rule);
+	}
+}
+
+static void hit_mend(struct train *train, const struct train_hit *hit)
+{
+	const char *rate = train->run->opt->rate_mbps;
+
+	if (is_process_hit(hit) || !hit->installed) {
+		return;
+	}
+	if (hit->class == TRAIN_GID_CLEAR) {
+		rule_now(train, "gid_move host=%u rail=%u index=0", hit->host, hit->rail);
+	} else if (hit->class == TRAIN_RATE) {
+		rule_now(train, "rate host=%u rail=%u value=%s", hit->host, hit->rail,
+			 *rate ? rate : "0");
+	}
+	rule_now(train, "%s host=%u rail=%u", hit->class == TRAIN_PORT_DOWN ? "port_up" : "heal",
+		 hit->host, hit->rail);
+}
+
 static void fired_note(struct train *train, const struct rail_fired *fired)
 {
 	for (uint32_t i = 0; i < train->episode.hit_count; i++) {
@@ -116,6 +149,20 @@ static void fired_note(struct train *train, const struct rail_fired *fired)
 	}
 }
 
+/** A rule whose device died on it fired for another host, long after its episode: undo it. */
+static void stale_note(struct train *train, const struct rail_fired *fired)
+{
+	for (uint32_t i = 0; i < train->stale_count; i++) {
+		struct train_hit *hit = &train->stale[i];
+
+		if (hit->rule_idx == fired->rule_idx && fired->at_ns >= hit->installed_ns) {
+			hit_mend(train, hit);
+			*hit = train->stale[--train->stale_count];
+			return;
+		}
+	}
+}
+
 static void fired_poll(struct train *train)
 {
 	struct rail_fired fired;
@@ -123,6 +170,7 @@ static void fired_poll(struct train *train)
 	while (rails_fired_at(train->run->rails, train->fired_seen, &fired) == 0) {
 		train->fired_seen++;
 		fired_note(train, &fired);
+		stale_note(train, &fired);
 	}
 }
 
@@ -155,39 +203,6 @@ static void event_note(void *arg, uint32_t rank, const char *line)
 			}
 		}
 	}
-}
-
-static void rule_now(struct train *train, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void rule_now(struct train *train, const char *fmt, ...)
-{
-	char rule[OPT_TEXT_MAX];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(rule, sizeof(rule), fmt, args);
-	va_end(args);
-	if (rails_fault(train->run->rails, rule, NULL)) {
-		run_fail(train->run, "the fabric refused '%s'", rule);
-	}
-}
-
-static void hit_mend(struct train *train, const struct train_hit *hit)
-{
-	const char *rate = train->run->opt->rate_mbps;
-
-	if (is_process_hit(hit) || !hit->installed) {
-		return;
-	}
-	if (hit->class == TRAIN_GID_CLEAR) {
-		rule_now(train, "gid_move host=%u rail=%u index=0", hit->host, hit->rail);
-	} else if (hit->class == TRAIN_RATE) {
-		rule_now(train, "rate host=%u rail=%u value=%s", hit->host, hit->rail,
-			 *rate ? rate : "0");
-	}
-	rule_now(train, "%s host=%u rail=%u", hit->class == TRAIN_PORT_DOWN ? "port_up" : "heal",
-		 hit->host, hit->rail);
 }
 
 /** Undo what the episode's faults did. */
@@ -274,7 +289,12 @@ static void episode_end(struct train *train)
 	train->rails.keep_spared = missing_path(train) != NULL;
 	train_log_episode(train);
 	for (uint32_t i = 0; i < train->episode.hit_count; i++) {
-		train->struck_count += train->episode.hits[i].fired;
+		const struct train_hit *hit = &train->episode.hits[i];
+
+		train->struck_count += hit->fired;
+		if (!hit->fired && hit->installed && train->stale_count < TRAIN_STALE_MAX) {
+			train->stale[train->stale_count++] = *hit;
+		}
 	}
 	episode_begin(train);
 }

@@ -15,6 +15,10 @@ enum train_phase {
 	TRAIN_LAST    /**< the iteration after which the ranks close */
 };
 
+enum {
+	TRAIN_STALE_MAX = 64
+};
+
 /** The launcher's side of a train; its main thread owns it. */
 struct train {
 	struct run *run;
@@ -23,6 +27,8 @@ struct train {
 	struct train_rails rails;
 	struct train_episode episode;
 	struct watch watch;
+	struct train_hit stale[TRAIN_STALE_MAX]; /**< still armed when their episode ended */
+	uint32_t stale_count;
 	uint32_t next_number;
 	uint32_t fired_seen; /**< of the fabric's list */
 	uint32_t iter_count;
