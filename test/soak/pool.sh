@@ -8,6 +8,17 @@ trap 'exit 130' INT TERM # which is an EXIT
 declare -A pool_items=()
 pool_failed=0
 
+# usage: dir_create - makes a folder for the runs, $dir, that goes with the script; in memory if there is
+# room for some dozens of emulated adapters.
+dir_create() {
+	local tmp=${TMPDIR:-/tmp}
+	if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 2000000 ]; then
+		tmp=/dev/shm
+	fi
+	dir=$(mktemp -d "$tmp/braid_soak.XXXXXX")
+	trap 'pool_stop; rm -rf "$dir"' EXIT
+}
+
 # usage: pool_start ITEM COMMAND... - runs COMMAND in the background; there must be room.
 pool_start() {
 	local item=$1
