@@ -13,8 +13,10 @@ struct fab_list;
  * GPU memory, with FABRIC_GPU=1. No process reaches another's GPU memory, so its owner does the
  * copying: what a peer sends goes through a window in FABRIC_DIR/gpu-N.shm (gpu_area.h), and a
  * thread of the owner's moves it on, under the peer's claim on the QP and before anything is
- * completed. The own GPU memory is copied by the engine thread itself. So unlike to host memory
- * nothing gets to the GPU memory of a process that is stopped: the sender's engine waits for it.
+ * completed.
+ * The own GPU memory is copied by the engine thread itself. So unlike to host memory nothing gets
+ * to the GPU memory of a process that is stopped: the step is tried again until it runs, while
+ * other QPs go on.
  */
 
 /* In fab_mr_slot.access, where the optional access bits of verbs are, which mean nothing here. */

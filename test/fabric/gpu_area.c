@@ -116,12 +116,34 @@ static bool job_is_free(const struct fab_ctx *ctx, uint32_t state, bool look_for
 	       fab_inst_life(ctx->lib->root, state >> 3) == FAB_LIFE_GONE;
 }
 
-struct fab_gpu_job *fab_gpu_job_take(const struct fab_ctx *ctx, struct fab_gpu_area *area,
-				     uint32_t peer_id)
+static bool is_pressed(struct fab_ctx *ctx)
+{
+	return atomic_load_explicit(&ctx->exec_wanted, memory_order_seq_cst) != 0 ||
+	       atomic_load_explicit(&ctx->stopping, memory_order_acquire) != 0;
+}
+
+/* Others fill all windows. Is there hope? */
+static int take_goes_on(struct fab_ctx *ctx, uint32_t peer_id)
+{
+	enum fab_life life = fab_inst_life(ctx->lib->root, peer_id);
+
+	if (life == FAB_LIFE_GONE) {
+		return -ESRCH;
+	}
+	return life == FAB_LIFE_STOPPED || is_pressed(ctx) ? -EBUSY : 0;
+}
+
+int fab_gpu_job_take(struct fab_ctx *ctx, struct fab_gpu_area *area, uint32_t peer_id,
+		     struct fab_gpu_job **job)
 {
 	uint32_t mine = ctx->inst->id << 3 | FAB_GPU_TAKEN;
+	int rc = 0;
 
-	for (uint64_t look = 1;; look++) {
+	if (atomic_load_explicit(&area->was_stopped, memory_order_relaxed) != 0) {
+		rc = take_goes_on(ctx, peer_id);
+		atomic_store_explicit(&area->was_stopped, rc != 0, memory_order_relaxed);
+	}
+	for (uint64_t look = 1; rc == 0; look++) {
 		bool thorough = look % 1024 == 0;
 
 		for (uint32_t i = 0; i < FAB_GPU_WINDOWS; i++) {
@@ -130,14 +152,14 @@ struct fab_gpu_job *fab_gpu_job_take(const struct fab_ctx *ctx, struct fab_gpu_a
 
 			if (job_is_free(ctx, state, thorough) &&
 			    atomic_compare_exchange_strong(&area->jobs[i].state, &state, mine)) {
-				return &area->jobs[i];
+				*job = &area->jobs[i];
+				return 0;
 			}
 		}
-		if (thorough && fab_inst_life(ctx->lib->root, peer_id) == FAB_LIFE_GONE) {
-			return NULL;
-		}
+		rc = thorough ? take_goes_on(ctx, peer_id) : 0;
 		sched_yield();
 	}
+	return rc;
 }
 
 static uint32_t job_state(const struct fab_gpu_job *job)
@@ -145,20 +167,21 @@ static uint32_t job_state(const struct fab_gpu_job *job)
 	return atomic_load_explicit(&job->state, memory_order_acquire);
 }
 
-/* Nobody serves it now. Takes it back if it was not begun. */
-static bool job_withdraw(struct fab_ctx *ctx, struct fab_gpu_job *job, uint32_t peer_id)
+/* It takes long: 0 is worth waiting for, else taken back, unless the peer is in the middle of it.
+ */
+static int job_withdraw(struct fab_ctx *ctx, struct fab_gpu_job *job, uint32_t peer_id)
 {
 	enum fab_life life = fab_inst_life(ctx->lib->root, peer_id);
 	uint32_t ready = ctx->inst->id << 3 | FAB_GPU_READY;
-	bool pressed = atomic_load_explicit(&ctx->exec_wanted, memory_order_seq_cst) != 0 ||
-		       atomic_load_explicit(&ctx->stopping, memory_order_acquire) != 0;
+	uint32_t taken = ctx->inst->id << 3 | FAB_GPU_TAKEN;
 
 	if (life == FAB_LIFE_GONE) {
-		return true; /* its memory is gone too */
+		return -ESRCH; /* its memory is gone too */
 	}
-	return life == FAB_LIFE_STOPPED && pressed &&
-	       atomic_compare_exchange_strong(&job->state, &ready,
-					      ctx->inst->id << 3 | FAB_GPU_TAKEN);
+	return life == FAB_LIFE_STOPPED &&
+			       atomic_compare_exchange_strong(&job->state, &ready, taken)
+		       ? -EBUSY
+		       : 0;
 }
 
 int fab_gpu_job_run(struct fab_ctx *ctx, struct fab_gpu_area *area, struct fab_gpu_job *job,
@@ -166,6 +189,7 @@ int fab_gpu_job_run(struct fab_ctx *ctx, struct fab_gpu_area *area, struct fab_g
 {
 	uint64_t start_ns = fab_now_ns();
 	uint32_t state;
+	int rc;
 
 	atomic_store_explicit(&job->state, ctx->inst->id << 3 | FAB_GPU_READY,
 			      memory_order_release);
@@ -176,8 +200,10 @@ int fab_gpu_job_run(struct fab_ctx *ctx, struct fab_gpu_area *area, struct fab_g
 			continue;
 		}
 		futex_wait(&job->state, state);
-		if (fab_now_ns() - start_ns > SLEEP_NS && job_withdraw(ctx, job, peer_id)) {
-			return -ESRCH;
+		rc = fab_now_ns() - start_ns > SLEEP_NS ? job_withdraw(ctx, job, peer_id) : 0;
+		if (rc != 0) {
+			atomic_store_explicit(&area->was_stopped, 1, memory_order_relaxed);
+			return rc;
 		}
 	}
 	return job->rc;

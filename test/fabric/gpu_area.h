@@ -40,6 +40,7 @@ struct fab_gpu_job {
 struct fab_gpu_area {
 	_Atomic uint32_t doorbell;
 	_Atomic uint32_t sleeping;
+	_Atomic uint32_t was_stopped; /* a peer found the owner so: look before waiting again */
 	struct fab_gpu_job jobs[FAB_GPU_WINDOWS];
 	char windows[FAB_GPU_WINDOWS][FAB_GPU_WINDOW_BYTES] __attribute__((aligned(4096)));
 };
@@ -50,12 +51,13 @@ void fab_gpu_area_close(const struct fab_ctx *ctx, struct fab_gpu_area *area);
 /** A peer's, mapped at first use and kept; NULL when there is none. */
 struct fab_gpu_area *fab_gpu_area_peer(const struct fab_ctx *ctx, uint32_t id);
 
-/** Takes a job of the peer's area, waiting for one. NULL: the peer is gone. */
-struct fab_gpu_job *fab_gpu_job_take(const struct fab_ctx *ctx, struct fab_gpu_area *area,
-				     uint32_t peer_id);
+/** Takes a job of the peer's area, waiting for one. -ESRCH: the peer is gone; -EBUSY: it is
+ * stopped, or somebody in this process wants the engine to let go. */
+int fab_gpu_job_take(struct fab_ctx *ctx, struct fab_gpu_area *area, uint32_t peer_id,
+		     struct fab_gpu_job **job);
 /**
  * Hands a filled job over and waits for its end. Returns its rc, or -ESRCH: the peer is gone, or
- * stopped while somebody in this process wants the engine to let go. The job stays taken.
+ * -EBUSY: it is stopped and has not begun. The job stays taken.
  */
 int fab_gpu_job_run(struct fab_ctx *ctx, struct fab_gpu_area *area, struct fab_gpu_job *job,
 		    uint32_t peer_id);

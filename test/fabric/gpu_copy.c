@@ -176,9 +176,10 @@ static int stage_open(struct stage *s)
 	s->gpu = atomic_load_explicit(&ctx->gpu, memory_order_acquire);
 	if (!same && list_has_gpu(m->path.peer, &m->remote)) {
 		s->area = fab_gpu_area_peer(ctx, m->path.peer->id);
-		s->job = s->area == NULL ? NULL : fab_gpu_job_take(ctx, s->area, m->path.peer->id);
-		if (s->job == NULL) {
-			return -ESRCH;
+		rc = s->area == NULL ? -ESRCH
+				     : fab_gpu_job_take(ctx, s->area, m->path.peer->id, &s->job);
+		if (rc != 0) {
+			return rc;
 		}
 		s->window = s->area->windows[s->job - s->area->jobs];
 		return 0;
@@ -191,6 +192,9 @@ static enum fab_copied copied_of(int rc, enum fab_copied bad)
 {
 	if (rc == 0) {
 		return FAB_COPIED_OK;
+	}
+	if (rc == -EBUSY) {
+		return FAB_COPIED_BUSY;
 	}
 	return rc == -ESRCH || rc == -ESTALE ? FAB_COPIED_GONE : bad;
 }

@@ -122,7 +122,8 @@ void fab_late_executed(struct fab_move *m)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* One step of the oldest. Returns false when another engine is at that QP. */
+/* One step of the oldest. Returns false when another engine is at that QP, or its owner cannot
+ * help. */
 static bool late_step(struct fab_late *late, uint64_t now_ns)
 {
 	struct fab_move m = {.qp = &late->ghost, .wr = late->wr, .late = late, .now_ns = now_ns};
@@ -140,6 +141,9 @@ static bool late_step(struct fab_late *late, uint64_t now_ns)
 		fab_gate_leave(&m.gate);
 		(void)fab_move_answer(&m, verdict);
 		fab_claim_end(m.path.slot, m.claim);
+	}
+	if (verdict == FAB_BUSY) {
+		return false;
 	}
 	if (m.ring) {
 		fab_inst_ring(m.path.peer);

@@ -31,6 +31,7 @@ enum fab_verdict {
 	FAB_LOST,       /* dropped without an answer */
 	FAB_DUPLICATE,  /* the responder has it already: acknowledged, not executed again */
 	FAB_RNR,        /* the responder has no receive posted */
+	FAB_BUSY,       /* the responder's process has to help and is stopped: come back */
 	FAB_REM_ACCESS, /* the responder refuses: key, bounds, rights */
 	FAB_REM_INVALID,
 	FAB_REM_OP,

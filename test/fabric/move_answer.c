@@ -4,6 +4,8 @@
 
 /* What comes back when a step moved nothing, and what the requester makes of it. */
 
+#define AGAIN_NS 1000000ull
+
 static uint64_t rnr_delay_ns(uint32_t code)
 {
 	/* The IB specification's table of FAB_RNR NAK timer values, in units of 10 us. */
@@ -133,6 +135,8 @@ uint64_t fab_move_answer(struct fab_move *m, enum fab_verdict verdict)
 		return 0;
 	case FAB_RNR:
 		return answer_rnr(m);
+	case FAB_BUSY:
+		return fab_now_ns() + AGAIN_NS; /* not lost, so no timer */
 	case FAB_REM_ACCESS:
 	case FAB_REM_INVALID:
 	case FAB_REM_OP:

@@ -14,6 +14,8 @@ static enum fab_verdict copied_verdict(enum fab_copied copied)
 		return FAB_GO_ON;
 	case FAB_COPIED_GONE:
 		return FAB_LOST;
+	case FAB_COPIED_BUSY:
+		return FAB_BUSY;
 	case FAB_COPIED_BAD_LOCAL:
 		return FAB_LOCAL_PROT;
 	case FAB_COPIED_BAD_PEER:

@@ -355,15 +355,20 @@ static void test_killed(void **state)
 	run(killed_recv, killed_send);
 }
 
-/* A stopped receiver gets nothing meanwhile, all of it afterwards, and no send fails. */
+/* A stopped receiver gets nothing meanwhile, all of it afterwards, and no send fails. What needs no
+ * help of it, another QP's write to its host memory, does not wait. */
 static void stopped_send(struct rig *rig)
 {
 	gpu_open(rig, &gpu, &rig_defaults);
+	rig_connect(rig, 1, &rig_defaults);
 	gpu_fill(&gpu, 7, 0, 2048 * KB);
 	rig_barrier(rig);
 	CHECK(kill((pid_t)rig->peer_pid, SIGSTOP) == 0);
 	rig_sleep_ms(20);
 	gpu_post(rig, &gpu, IBV_WR_RDMA_WRITE, 1, 0, 2048 * KB);
+	rig_quiet(rig, 20);
+	CHECK(rig_post(rig, 1, IBV_WR_RDMA_WRITE, 2, 0, 100 * KB) == 0);
+	gpu_wc(rig, 2, IBV_WC_SUCCESS);
 	rig_quiet(rig, 200); /* more than the QP's time-outs make together */
 	CHECK(kill((pid_t)rig->peer_pid, SIGCONT) == 0);
 	gpu_wc(rig, 1, IBV_WC_SUCCESS);
@@ -374,6 +379,7 @@ static void stopped_send(struct rig *rig)
 static void stopped_recv(struct rig *rig)
 {
 	gpu_open(rig, &gpu, &rig_defaults);
+	rig_connect(rig, 1, &rig_defaults);
 	rig_barrier(rig);
 	rig_barrier(rig);
 	CHECK(gpu_holds(&gpu, 7, 0, 2048 * KB));
