@@ -1,46 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages, pieces, book, clear-to-send entries and acknowledgements; the wires below them. */
 
-/* Clear-to-send entries go out at once when there is a path (rx_pump). */
-inline r_pump()
+/* What is posted to a peer whose QP is in ERR never lands. */
+inline put_r(p, what)
 {
-	ctl = NONE;
-	for (idx : 0 .. PATHS - 1) {
-		if
-		:: ctl == NONE && st[RCV(idx)] == UP -> ctl = idx
-		:: else
-		fi
-	}
 	if
-	:: ctl != NONE && cts_wanted ->
-		for (msg : 0 .. MESSAGES - 1) {
-			if
-			:: cts_wanted & BIT(msg) ->
-				if
-				:: cts_again & BIT(msg) ->
-					put_r(ctl, ITEM_RECTS + msg);
-#ifndef V_CTS_SLOT_NOT_HELD
-					again[ctl] = again[ctl] | BIT(SLOT(msg))
-#endif
-				:: else ->
-					put_r(ctl, ITEM_CTS + msg)
-				fi;
-				cts_path[msg] = ctl
-			:: else
-			fi
-		}
-		cts_wanted = 0
+	:: qp[SND(p)] == QP_RTS -> rnet[p]!what
 	:: else
 	fi
 }
 
-/* What is posted to a peer whose QP is in ERR, or over a dead wire, never lands. */
-inline put_r(p, what)
+#ifdef V_ACK_BEFORE_BOOK
+byte placed;
+inline note_placed()
 {
-	if
-	:: qp[SND(p)] == QP_RTS && wire[p] != WIRE_DEAD -> rnet[p]!what
-	:: else
-	fi
+	placed = placed | BIT(piece);
+	do
+	:: claim < r_posted && (placed & ALL(claim)) == ALL(claim) -> claim++
+	:: else -> break
+	od
+}
+#else
+#define note_placed() skip
+#endif
+
+/*
+ * rx_pump: the oldest entry that is wanted, else the acknowledgement word. control_path takes the
+ * first path that has room, so it may be any.
+ */
+inline r_post(p)
+{
+	d_step {
+		(cts_wanted || ACK_DUE) && st[RCV(p)] == UP && IN_TURN(p) ->
+		if
+		:: cts_wanted ->
+			msg = 0;
+			do
+			:: cts_wanted & BIT(msg) -> break
+			:: else -> msg++
+			od;
+			cts_wanted = cts_wanted & ~BIT(msg);
+			put_r(p, ITEM_CTS + msg);
+			cts_path[msg] = p
+		:: else ->
+			put_r(p, ITEM_ACK + ACK_VALUE);
+			r_acked = ACK_VALUE
+		fi
+	}
 }
 
 /*
@@ -50,41 +56,40 @@ inline put_r(p, what)
 inline recv()
 {
 	do
-	:: r_posted < MESSAGES && r_posted - r_next < WINDOW && !HELD(SLOT(r_posted)) ->
+	:: r_posted < MESSAGES && r_posted - r_next < WINDOW ->
 		cts_wanted = cts_wanted | BIT(r_posted);
 		r_posted++
 	:: else -> break
 	od;
-	r_pump()
+	skip /* a d_step may not end in a jump */
 }
 
 inline send()
 {
 	do
-	:: s_next < MESSAGES && ring[SLOT(s_next)] == s_next + 1 ->
+	:: s_next < MESSAGES && (entries & BIT(s_next)) ->
+		entries = entries & ~BIT(s_next);
 		pending = pending | ALL(s_next);
 		s_next++
 	:: else -> break
-	od
+	od;
+	skip
 }
 
-/*
- * Paths 1 and 2 are alike until one of them is used or fails: that one is called 1. The receiver uses
- * them only when path 0 is not UP.
- */
-#if PATHS == 3 && EPOCHS == 1
-#define IN_TURN(p)                                                                                 \
-	((p) != 2 || sent[1] || wire[1] != WIRE_OK || st[SND(1)] != UP || st[RCV(1)] != UP ||      \
-	 st[RCV(0)] != UP)
-#else
-#define IN_TURN(p) true
-#endif
+/* A user who is slow leaves entries in the ring. */
+inline s_send()
+{
+	d_step {
+		s_next < MESSAGES && (entries & BIT(s_next)) && CALM ->
+		send()
+	}
+}
 
 /* Oldest pending piece; which path takes it is the planner's business, so any. */
 inline post(p)
 {
 	d_step {
-		pending && st[SND(p)] == UP && IN_TURN(p) ->
+		pending && !R_DUE && st[SND(p)] == UP && IN_TURN(p) ->
 		piece = 0;
 		do
 		:: pending & BIT(piece) -> break
@@ -94,7 +99,7 @@ inline post(p)
 		sent[p] = sent[p] | BIT(piece);
 		s_out[p] = s_out[p] | BIT(piece);
 		if
-		:: RESPONDS(RCV(p)) && wire[p] != WIRE_DEAD -> net[p]!piece
+		:: RESPONDS(RCV(p)) -> net[p]!piece
 		:: else
 		fi
 	}
@@ -112,18 +117,20 @@ inline post(p)
 
 /*
  * The oldest piece is placed. On a good wire its sender-side completion comes with it; a completion
- * that is lost is what WIRE_LATE gives. Data without its record is the same to every property.
+ * that is lost is what a broken wire gives. Data without its record is the same to every property.
  */
 inline land(p)
 {
 	d_step {
-		nempty(net[p]) && wire[p] != WIRE_DEAD && RESPONDS(RCV(p)) ->
+		(len(net[p]) > 0) && CALM && RESPONDS(RCV(p)) ->
 		net[p]?piece;
 		if
 		:: piece < ITEM_PROBE ->
 			P2(!FULL(MSG(piece)));
 			if
-			:: IS_RECEIVING(p) -> cq[p]!piece
+			:: IS_RECEIVING(p) ->
+				cq[p]!piece;
+				note_placed()
 			:: else
 			fi;
 			if
@@ -133,9 +140,9 @@ inline land(p)
 			:: else
 			fi
 		:: else ->
-			probe_in[RCV(p)] = piece - ITEM_PROBE;
+			r_probe_arrived(p, piece - ITEM_PROBE);
 			if
-			:: wire[p] == WIRE_OK && qp[SND(p)] == QP_RTS && st[SND(p)] == PROBING ->
+			:: wire[p] == WIRE_OK && qp[SND(p)] == QP_RTS && IS_TO_PROBE(SND(p)) ->
 				s_probe_placed(p)
 			:: else
 			fi
@@ -147,118 +154,89 @@ inline land(p)
 inline arrive(p)
 {
 	d_step {
-		nempty(cq[p]) && IS_AWAITED(p) ->
+		(len(cq[p]) > 0) && CALM && IS_AWAITED(p) ->
 		cq[p]?piece;
 		P2(!(booked & BIT(piece)));
 		P2(MSG(piece) >= r_next && MSG(piece) < r_posted);
 		booked = booked | BIT(piece);
 		do
-		:: r_next < r_posted && FULL(r_next) -> r_next++
+		:: r_next < r_posted && FULL(r_next) ->
+			cts_path[r_next] = NONE; /* of no interest any more */
+			r_next++
 		:: else -> break
 		od;
 		recv()
 	}
 }
 
-#ifdef V_ACK_BEFORE_BOOK
-/* Says what has been placed, entered in the book or not. */
-inline ack_value()
+/*
+ * What the receiver has of all messages below next, said by an acknowledgement word or by FENCED.
+ * A piece of theirs that is on no path was never sent (note_acked).
+ */
+inline note_acked(next)
 {
-	item = booked;
-	for (idx : 0 .. PATHS - 1) {
-		for (piece : 0 .. MESSAGES * PIECES - 1) {
-			if
-			:: cq[idx]??[eval(piece)] -> item = item | BIT(piece)
-			:: else
-			fi
-		}
-	}
-	msg = r_next;
+	P1(next <= s_next);
 	do
-	:: msg < r_posted && (item & ALL(msg)) == ALL(msg) -> msg++
+	:: s_acked < next ->
+		P1(!(pending & ALL(s_acked)));
+		for (idx : 0 .. PATHS - 1) {
+			sent[idx] = sent[idx] & ~ALL(s_acked) /* of no interest any more */
+		}
+		s_acked++
 	:: else -> break
-	od
-}
-#define ACK_DUE (r_posted > r_acked)
-#else
-inline ack_value()
-{
-	msg = r_next
-}
-#define ACK_DUE (r_next > r_acked || (ack_path == NONE && r_next > 0))
-#endif
-
-#if PATHS == 2
-#define R_ANY_UP (st[RCV(0)] == UP || st[RCV(1)] == UP)
-#else
-#define R_ANY_UP (st[RCV(0)] == UP || st[RCV(1)] == UP || st[RCV(2)] == UP)
-#endif
-
-/* Acknowledgement word, coalesced over any number of arrivals. */
-inline ack()
-{
-	d_step {
-		ACK_DUE && R_ANY_UP ->
-		ctl = 0;
-		do
-		:: st[RCV(ctl)] == UP -> break
-		:: else -> ctl++
-		od;
-		ack_value();
-		if
-		:: msg > r_acked || ack_path == NONE ->
-			put_r(ctl, ITEM_ACK + msg);
-			r_acked = msg;
-			ack_path = ctl
-		:: else
-		fi
-	}
+	od;
+	P3(SENDS_COVERED)
 }
 
-/* An item of the receiver is placed at the sender; a repeated entry completes with it. */
+/*
+ * An item of the receiver is placed at the sender. A slot of the ring holds the last entry that
+ * landed there; one that the sender has taken already is none.
+ */
 inline r_land(p)
 {
 	d_step {
-		nempty(rnet[p]) && wire[p] != WIRE_DEAD && qp[SND(p)] == QP_RTS ->
+		(len(rnet[p]) > 0) && CALM && qp[SND(p)] == QP_RTS ->
 		rnet[p]?item;
 		sure = (wire[p] == WIRE_OK && qp[RCV(p)] == QP_RTS);
 		if
-		:: item < ITEM_RECTS ->
-			ring[SLOT(item)] = item + 1;
-			send()
-		:: item >= ITEM_RECTS && item < ITEM_ACK ->
-			msg = item - ITEM_RECTS;
-			ring[SLOT(msg)] = msg + 1;
+		:: item < ITEM_ACK ->
+			for (msg : 0 .. MESSAGES - 1) {
+				if
+				:: SLOT(msg) == SLOT(item) -> entries = entries & ~BIT(msg)
+				:: else
+				fi
+			}
 			if
-			:: sure && st[RCV(p)] == UP ->
-				again[p] = again[p] & ~BIT(SLOT(msg));
-				recv()
+			:: item >= s_next -> entries = entries | BIT(item)
 			:: else
 			fi;
+#if !SLOW
 			send()
+#endif
 		:: item >= ITEM_ACK && item < ITEM_PROBE ->
-			msg = item - ITEM_ACK;
-			if
-			:: msg > s_acked -> s_acked = msg
-			:: else
-			fi;
-			P3(SENDS_COVERED)
+			note_acked(item - ITEM_ACK)
 		:: else ->
-			probe_in[SND(p)] = item - ITEM_PROBE;
+			s_probe_arrived(p, item - ITEM_PROBE);
 			if
-			:: sure && st[RCV(p)] == PROBING -> r_probe_placed(p)
+			:: sure && IS_TO_PROBE(RCV(p)) -> r_probe_placed(p)
 			:: else
 			fi
 		fi
 	}
 }
 
+#define IN_FLIGHT(p) (len(net[p]) > 0 || len(rnet[p]) > 0)
+
+/*
+ * A path that rests and breaks is one that breaks as soon as something is on its way; only when it
+ * is to come back does it matter earlier.
+ */
 inline wire_breaks(p)
 {
 	d_step {
-		faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) ->
+		faults > 0 && wire[p] == WIRE_OK && CALM && (EPOCHS > 1 || IN_FLIGHT(p)) && IN_TURN(p) ->
 		faults--;
-		wire[p] = WIRE_LATE
+		wire[p] = WIRE_BAD
 	}
 }
 
@@ -268,33 +246,35 @@ inline clear(c)
 	:: len(c) > 0 -> c?item
 	:: else -> break
 	od;
-	skip /* a d_step may not end in a jump */
+	skip
 }
 
-inline wire_dies(p)
+inline lose(p)
+{
+	clear(net[p]);
+	clear(rnet[p])
+}
+
+inline wire_loses(p)
 {
 	d_step {
-		wire[p] == WIRE_LATE ->
-		wire[p] = WIRE_DEAD;
-		clear(net[p]);
-		clear(rnet[p])
+		wire[p] == WIRE_BAD && IN_FLIGHT(p) && CALM ->
+		lose(p)
 	}
 }
 
-/* The receiver's HCA acknowledges the oldest piece and dies before it places it. */
+/* The receiver's HCA acknowledges the oldest piece and never places it, nor anything behind it. */
 inline wire_lies(p)
 {
 	d_step {
-		wire[p] == WIRE_LATE && nempty(net[p]) && qp[SND(p)] == QP_RTS ->
+		wire[p] == WIRE_BAD && len(net[p]) > 0 && qp[SND(p)] == QP_RTS && CALM ->
 		net[p]?piece;
 		if
 		:: piece < ITEM_PROBE -> s_out[p] = s_out[p] & ~BIT(piece)
-		:: st[SND(p)] == PROBING && piece >= ITEM_PROBE -> s_probe_placed(p)
+		:: piece >= ITEM_PROBE && IS_TO_PROBE(SND(p)) -> s_probe_placed(p)
 		:: else
 		fi;
 		P3(SENDS_COVERED);
-		wire[p] = WIRE_DEAD;
-		clear(net[p]);
-		clear(rnet[p])
+		lose(p)
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair/fence.c, and reconcile of repair/tx.c and repair/rx.c. */
+/* repair/fence.c, and read_out and reconcile of repair/tx.c and repair/rx.c. */
 
 #ifdef V_EPOCH_NOT_RAISED
 #define RAISE(x) skip
@@ -7,115 +7,149 @@
 #define RAISE(x) ep[x]++
 #endif
 
-/* PATH_ACT_* of path p at the sender; f_book: the peer's book where there is one. */
+/* tx_reconcile: both ends are fenced. */
+inline s_reconcile(p)
+{
+	/* Nothing of this epoch can land at the receiver or be read here. */
+	P4(!RESPONDS(RCV(p)) && (len(cq[p]) == 0) && s_out[p] == 0);
+	P4(qp[SND(p)] == QP_ERR || sent[p] == 0);
+	msg = 0;
+	do
+	:: msg < MESSAGES && (kept[SND(p)] & ALL(msg)) == ALL(msg) -> msg++
+	:: else -> break
+	od;
+#ifndef V_FENCED_NOT_HEEDED
+	note_acked(msg);
+#endif
+	pending = pending | (sent[p] & ~kept[SND(p)]);
+	sent[p] = 0;
+	kept[SND(p)] = 0;
+	RAISE(SND(p));
+	s_went_down(p)
+}
+
+/* rx_reconcile */
+inline r_reconcile(p)
+{
+	/* No entry of this epoch can land at the sender. */
+	P4(!RESPONDS(SND(p)) || (len(rnet[p]) == 0));
+	for (msg : 0 .. MESSAGES - 1) {
+		if
+		:: msg >= r_next && msg < r_posted && cts_path[msg] == p ->
+			cts_path[msg] = NONE;
+#if defined(V_CTS_REPEATED_BLINDLY)
+			cts_wanted = cts_wanted | BIT(msg)
+#elif !defined(V_CTS_NOT_REPEATED)
+			if
+			:: !(kept[RCV(p)] & BIT(msg)) -> cts_wanted = cts_wanted | BIT(msg)
+			:: else
+			fi
+#endif
+		:: else
+		fi
+	}
+	kept[RCV(p)] = 0;
+	RAISE(RCV(p));
+	r_went_down(p)
+}
+
+/* fence_event at the sender: PATH_ACT_* of path p; f_book: the peer's book where there is one. */
 inline s_actions(p)
 {
 	if
-	:: act & ACT_BEGIN -> link[1]!FENCE(p, ep[SND(p)], 0)
+	:: act & ACT_BEGIN ->
+#ifdef V_ENTRIES_BEFORE_FENCE
+		early[p] = TAKEN_ENTRIES;
+#endif
+		s_notice(p, FENCE)
 	:: else
 	fi;
 	if
-	:: act & ACT_KEEP -> kept[p] = f_book
+	:: act & ACT_KEEP -> kept[SND(p)] = f_book
 	:: else
 	fi;
 	if
-	:: act & ACT_ANNOUNCE -> link[1]!FENCED_(p, ep[SND(p)], 0)
+	:: act & ACT_ANNOUNCE ->
+		set_fenced_epoch(SND(p));
+		s_notice(p, FENCED_)
 	:: else
 	fi;
 	if
-	:: act & ACT_RECONCILE ->
-		/* Nothing of this epoch can land at the receiver or be read here. */
-		P4(!RESPONDS(RCV(p)) && empty(cq[p]) && s_out[p] == 0);
-		P4(qp[SND(p)] == QP_ERR || sent[p] == 0);
-		for (msg : 0 .. MESSAGES - 1) {
-			if
-			:: msg < s_acked -> sent[p] = sent[p] & ~ALL(msg)
-			:: else
-			fi
-		}
-		pending = pending | (sent[p] & ~kept[p]);
-		sent[p] = 0;
-		kept[p] = 0;
-		RAISE(SND(p));
-		s_went_down(p)
+	:: act & ACT_RECONCILE -> s_reconcile(p)
 	:: else
 	fi;
 	if
 	:: act & ACT_PROBE -> s_begin_probe(p)
 	:: else
 	fi
-	/* ACT_RESUME: the planner finds the path UP by itself */
+	/* ACT_RESUME: post() finds the path UP */
 }
 
+/* The same at the receiver. */
 inline r_actions(p)
 {
 	if
-	:: act & ACT_BEGIN -> link[0]!FENCE(p, ep[RCV(p)], 0)
+	:: act & ACT_BEGIN -> r_notice(p, FENCE)
 	:: else
 	fi;
 	if
-	:: act & ACT_ANNOUNCE -> link[0]!FENCED_(p, ep[RCV(p)], booked)
+	:: act & ACT_KEEP -> kept[RCV(p)] = f_book
 	:: else
 	fi;
 	if
-	:: act & ACT_RECONCILE ->
-		/* No entry of this epoch can land at the sender; a probe may. */
-		P4(!RESPONDS(SND(p)) || empty(rnet[p]) || rnet[p]?[eval(ITEM_PROBE + ep[RCV(p)])]);
-		again[p] = 0;
-		for (msg : 0 .. MESSAGES - 1) {
-			if
-			:: msg >= r_next && msg < r_posted && cts_path[msg] == p && !FULL(msg) ->
-#ifndef V_CTS_NOT_REPEATED
-				cts_wanted = cts_wanted | BIT(msg);
-				cts_again = cts_again | BIT(msg);
-#endif
-				cts_path[msg] = NONE
-			:: else
-			fi
-		}
-#ifndef V_ACK_NOT_REPEATED
-		if
-		:: ack_path == p -> ack_path = NONE
-		:: else
-		fi;
-#endif
-		RAISE(RCV(p));
-		r_went_down(p);
-		recv()
+	:: act & ACT_ANNOUNCE ->
+		set_fenced_epoch(RCV(p));
+		r_notice(p, FENCED_)
+	:: else
+	fi;
+	if
+	:: act & ACT_RECONCILE -> r_reconcile(p)
 	:: else
 	fi;
 	if
 	:: act & ACT_PROBE -> r_begin_probe(p)
 	:: else
-	fi;
-	if
-	:: act & ACT_RESUME -> r_pump()
-	:: else
 	fi
+	/* ACT_RESUME: r_post() finds the path UP */
 }
+
+#define IS_FENCING(x) (st[x] == FENCING || st[x] == FENCING_HEARD)
+#define IS_USED(x)    (st[x] == UP || st[x] == PROBING)
 
 /* Error completion, port event, stall clock: something is out or owed and the path gives no sign. */
 #define S_NOTICES(p) (s_out[p] || s_acked < s_next || st[SND(p)] == PROBING)
-#define R_NOTICES(p) (nempty(rnet[p]) || again[p] || r_next < r_posted || st[RCV(p)] == PROBING)
-#define IS_BAD(p)    (wire[p] != WIRE_OK || is_lone[p])
+#define R_NOTICES(p) ((len(rnet[p]) > 0) || r_next < r_posted || st[RCV(p)] == PROBING)
+#define IS_BAD(p)    (wire[p] != WIRE_OK || IS_LONE(p))
+
+inline s_fails(p)
+{
+	on_FAULT(SND(p));
+	s_actions(p);
+	drop_fence(0, p, SND(p))
+}
+
+inline r_fails(p)
+{
+	on_FAULT(RCV(p));
+	r_actions(p);
+	drop_fence(1, p, RCV(p))
+}
 
 inline s_fault(p)
 {
 	d_step {
-		(st[SND(p)] == UP || st[SND(p)] == PROBING) && S_NOTICES(p) &&
-			(IS_BAD(p) || qp[RCV(p)] != QP_RTS) ->
-		on_FAULT(SND(p));
-		s_actions(p)
+		IS_USED(SND(p)) && CALM && S_NOTICES(p) &&
+			(IS_BAD(p) || qp[RCV(p)] != QP_RTS || IS_FENCING(RCV(p))) ->
+		s_fails(p)
 	}
 }
 
 inline r_fault(p)
 {
 	d_step {
-		(st[RCV(p)] == UP || st[RCV(p)] == PROBING) && R_NOTICES(p) &&
-			(IS_BAD(p) || qp[SND(p)] == QP_ERR) ->
-		on_FAULT(RCV(p));
-		r_actions(p)
+		IS_USED(RCV(p)) && CALM && R_NOTICES(p) &&
+			(IS_BAD(p) || qp[SND(p)] == QP_ERR || IS_FENCING(SND(p))) ->
+		r_fails(p)
 	}
 }
 
@@ -123,30 +157,26 @@ inline r_fault(p)
 inline s_false_alarm(p)
 {
 	d_step {
-		ALARMS && faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) && (st[SND(p)] == UP || st[SND(p)] == PROBING) ->
+		ALARMS && faults > 0 && wire[p] == WIRE_OK && IS_USED(SND(p)) && CALM && IN_TURN(p) ->
 		faults--;
-		on_FAULT(SND(p));
-		s_actions(p)
+		s_fails(p)
 	}
 }
 
 inline r_false_alarm(p)
 {
 	d_step {
-		ALARMS && faults > 0 && wire[p] == WIRE_OK && IN_TURN(p) && (st[RCV(p)] == UP || st[RCV(p)] == PROBING) ->
+		ALARMS && faults > 0 && wire[p] == WIRE_OK && IS_USED(RCV(p)) && CALM && IN_TURN(p) ->
 		faults--;
-		on_FAULT(RCV(p));
-		r_actions(p)
+		r_fails(p)
 	}
 }
 
-#define IS_FENCING(x) (st[x] == FENCING || st[x] == FENCING_HEARD)
-
-/* ERR and flush in one: nothing that others can see happens in between. */
-inline s_reap(p)
+/* ERR and flush in one: nothing that others can see happens in between (README.md). */
+inline s_fenced(p)
 {
 	d_step {
-		IS_FENCING(SND(p)) ->
+		IS_FENCING(SND(p)) && CALM ->
 		qp[SND(p)] = QP_ERR;
 		clear(rnet[p]);
 		s_out[p] = 0;
@@ -163,39 +193,39 @@ inline s_reap(p)
 	}
 }
 
-inline r_errored(p)
-{
-	d_step {
-		IS_FENCING(RCV(p)) && qp[RCV(p)] == QP_RTS ->
-#ifdef V_NO_RECEIVER_FENCE
-		qp[RCV(p)] = QP_STUCK
-#else
-		qp[RCV(p)] = QP_ERR;
-		clear(net[p])
-#endif
-	}
-}
-
 #ifdef V_BOOK_BEFORE_REAP
 #define IS_REAPED(p) true
 #else
-#define IS_REAPED(p) empty(cq[p])
+#define IS_REAPED(p) (len(cq[p]) == 0)
 #endif
 
-inline r_reap(p)
+inline r_err(p)
+{
+#ifdef V_NO_RECEIVER_FENCE
+	qp[RCV(p)] = QP_STUCK
+#else
+	qp[RCV(p)] = QP_ERR;
+	clear(net[p])
+#endif
+}
+
+/* The same: until the last completion was taken, that the QP is in ERR is not seen. */
+inline r_fenced(p)
 {
 	d_step {
-		IS_FENCING(RCV(p)) && qp[RCV(p)] != QP_RTS && IS_REAPED(p) ->
+		IS_FENCING(RCV(p)) && CALM && IS_REAPED(p) ->
+		r_err(p);
 		on_SELF_FENCED(RCV(p));
 		r_actions(p)
 	}
 }
 
 /* The device is dead, or the QP had to be RESET: completions that are still in the queue come too late. */
-inline r_drop(p)
+inline r_dropped(p)
 {
 	d_step {
-		IS_FENCING(RCV(p)) && qp[RCV(p)] == QP_ERR && wire[p] == WIRE_DEAD && nempty(cq[p]) ->
+		IS_FENCING(RCV(p)) && CALM && wire[p] != WIRE_OK && (len(cq[p]) > 0) ->
+		r_err(p);
 #ifndef V_LATE_COMPLETION
 		clear(cq[p]);
 #endif
@@ -207,60 +237,75 @@ inline r_drop(p)
 #ifdef V_STALE_ACCEPTED
 #define IS_CURRENT(x) true
 #else
-#define IS_CURRENT(x) (f_epoch == ep[x])
+#define IS_CURRENT(x) (F_EPOCH == ep[x])
 #endif
 
-inline take_at_sender()
+/* accept_frame, is_current: stale frames change nothing; from the future none may come. */
+inline s_take()
 {
+	f_path = f_head >> 3 & 3;
 	if
-	:: f_type == FENCE && IS_CURRENT(SND(f_path)) ->
+	:: F_TYPE == FENCE && IS_CURRENT(SND(f_path)) ->
 		on_PEER_FENCE(SND(f_path));
 		s_actions(f_path)
-	:: f_type == FENCED_ && IS_CURRENT(SND(f_path)) ->
+	:: F_TYPE == FENCED_ && IS_CURRENT(SND(f_path)) ->
 		on_PEER_FENCED(SND(f_path));
 		s_actions(f_path)
-	:: f_type == REJOINED && f_epoch == ep[SND(f_path)] ->
+	:: F_TYPE == REJOINED && F_EPOCH == ep[SND(f_path)] ->
 		s_answer(f_path)
-	:: f_type == PROBED && f_epoch == ep[SND(f_path)] ->
-		peer_probed[SND(f_path)] = f_epoch;
-		s_try_up(f_path)
+	:: F_TYPE == PROBED && F_EPOCH == ep[SND(f_path)] ->
+		s_peer_probed(f_path)
 	:: else ->
-		P1(f_type > FENCED_ || f_epoch < ep[SND(f_path)])
+		P1(F_TYPE > FENCED_ || F_EPOCH < ep[SND(f_path)]);
+#ifdef V_STALE_ANSWERED
+		if
+		:: F_TYPE == FENCED_ -> link[1]!f_head, 0
+		:: else
+		fi
+#endif
 	fi
 }
 
-inline take_at_receiver()
+inline r_take()
 {
+	f_path = f_head >> 3 & 3;
 	if
-	:: f_type == FENCE && IS_CURRENT(RCV(f_path)) ->
+	:: F_TYPE == FENCE && IS_CURRENT(RCV(f_path)) ->
 		on_PEER_FENCE(RCV(f_path));
 		r_actions(f_path)
-	:: f_type == FENCED_ && IS_CURRENT(RCV(f_path)) ->
+	:: F_TYPE == FENCED_ && IS_CURRENT(RCV(f_path)) ->
 		on_PEER_FENCED(RCV(f_path));
 		r_actions(f_path)
-	:: f_type == REJOIN && f_epoch == ep[RCV(f_path)] ->
+	:: F_TYPE == REJOIN && F_EPOCH == ep[RCV(f_path)] ->
 		r_offered(f_path)
-	:: f_type == PROBED && f_epoch == ep[RCV(f_path)] ->
-		peer_probed[RCV(f_path)] = f_epoch;
-		r_try_up(f_path)
+	:: F_TYPE == PROBED && F_EPOCH == ep[RCV(f_path)] ->
+		r_peer_probed(f_path)
 	:: else ->
-		P1(f_type > FENCED_ || f_epoch < ep[RCV(f_path)])
+		P1(F_TYPE > FENCED_ || F_EPOCH < ep[RCV(f_path)]);
+#ifdef V_STALE_ANSWERED
+		if
+		:: F_TYPE == FENCED_ -> link[0]!f_head, 0
+		:: else
+		fi
+#endif
 	fi
 }
 
 inline to_sender()
 {
 	d_step {
-		link[0]?f_type, f_path, f_epoch, f_book ->
-		take_at_sender()
+		len(link[0]) > 0 && CALM ->
+		link[0]?f_head, f_book;
+		s_take()
 	}
 }
 
 inline to_receiver()
 {
 	d_step {
-		link[1]?f_type, f_path, f_epoch, f_book ->
-		take_at_receiver()
+		len(link[1]) > 0 && CALM ->
+		link[1]?f_head, f_book;
+		r_take()
 	}
 }
 
@@ -269,22 +314,22 @@ inline to_receiver()
 inline to_sender_twice()
 {
 	d_step {
-		dups > 0 && (link[0]?[FENCE, _, _, _] || link[0]?[FENCED_, _, _, _]) ->
-		link[0]?f_type, f_path, f_epoch, f_book;
+		dups > 0 && len(link[0]) > 0 && CALM ->
 		dups--;
-		link[0]!f_type(f_path, f_epoch, f_book);
-		take_at_sender()
+		link[0]?f_head, f_book;
+		link[0]!f_head, f_book;
+		s_take()
 	}
 }
 
 inline to_receiver_twice()
 {
 	d_step {
-		dups > 0 && (link[1]?[FENCE, _, _, _] || link[1]?[FENCED_, _, _, _]) ->
-		link[1]?f_type, f_path, f_epoch, f_book;
+		dups > 0 && len(link[1]) > 0 && CALM ->
 		dups--;
-		link[1]!f_type(f_path, f_epoch, f_book);
-		take_at_receiver()
+		link[1]?f_head, f_book;
+		link[1]!f_head, f_book;
+		r_take()
 	}
 }
 #endif

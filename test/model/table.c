@@ -63,7 +63,7 @@ static bool is_complete(void)
 /* One inline a event: moves st[x], sets act; an illegal pair is a failed comm. */
 static void promela_event(enum path_event event)
 {
-	printf("inline on_%s(x)\n{\n\tif\n", path_event_name(event));
+	printf("inline on_%s(x)\n{\n\tfrom = st[x];\n\tif\n", path_event_name(event));
 	for (unsigned int s = 0; s < PATH_STATE_COUNT; s++) {
 		struct path_step step = path_step((enum path_state)s, event);
 
@@ -74,7 +74,8 @@ static void promela_event(enum path_event event)
 			printf("\n");
 		}
 	}
-	printf("\t:: else ->\n\t\tact = 0; P1(false)\n\tfi\n}\n");
+	printf("\t:: else ->\n\t\tact = 0; P1(false)\n\tfi;\n\tnote_step(x, %u)\n}\n",
+	       (unsigned int)event);
 }
 
 static void promela(void)
@@ -86,6 +87,15 @@ static void promela(void)
 	for (unsigned int i = 0; i < ACTION_COUNT; i++) {
 		printf("#define ACT_%s %u\n", actions[i].name, actions[i].bit);
 	}
+	printf("#define STATE_NAMES \"%s\"", path_state_name(PATH_PARKED));
+	for (unsigned int s = 1; s < PATH_STATE_COUNT; s++) {
+		printf(", \"%s\"", path_state_name((enum path_state)s));
+	}
+	printf("\n#define EVENT_NAMES \"%s\"", path_event_name(PATH_EV_READY));
+	for (unsigned int e = 1; e < PATH_EVENT_COUNT; e++) {
+		printf(", \"%s\"", path_event_name((enum path_event)e));
+	}
+	printf("\n");
 	for (unsigned int e = 0; e < PATH_EVENT_COUNT; e++) {
 		promela_event((enum path_event)e);
 	}
