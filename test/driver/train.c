@@ -42,7 +42,6 @@ static void hit_install(struct train *train, struct train_hit *hit)
 
 	hit->installed_ns = clock_mono_ns();
 	hit->installed = true;
-	train->installed_count++;
 	if (!is_process_hit(hit)) {
 		if (rails_fault(run->rails, hit->rule, &hit->rule_idx)) {
 			run_fail(run, "the fabric refused '%s'", hit->rule);

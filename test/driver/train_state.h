@@ -33,7 +33,6 @@ struct train {
 	uint32_t fired_seen; /**< of the fabric's list */
 	uint32_t iter_count;
 	uint32_t limped_count;
-	uint32_t installed_count;
 	uint32_t struck_count; /**< faults of finished episodes */
 	uint64_t start_ns;     /**< of the episode */
 	uint64_t mend_ns;
