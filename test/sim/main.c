@@ -28,9 +28,8 @@ static const struct argp_option options[] = {
 	{"expect-failure", KEY_BITES, NULL, 0,
 	 "for broken builds: succeed when a run fails, fail when all hold", 0},
 	{"trace-steps", KEY_STEPS, "FILE", 0,
-	 "write each step of a path to FILE: seed, end, path, state, event, new state, state of "
-	 "the "
-	 "other end, lead of the own epoch",
+	 "write each step of a path to FILE: seed, comm, end, path, state, event, new state, state "
+	 "of the other end, lead of the own epoch",
 	 0},
 	{0}};
 

@@ -26,10 +26,10 @@ void trace_add(struct trace *trace, uint64_t now_ns, const char *fmt, ...)
 void trace_print(const struct trace *trace, uint64_t count);
 
 /**
- * Write each step that path_apply() makes in the runs of sim to out: a line of seed, end (tx, rx),
- * path, state, event, new state, the other end's state, and by how much its own epoch is ahead.
- * Steps without a change of state and without an action are left out. NULL: off. The executable is
- * linked with --wrap=path_apply.
+ * Write each step that path_apply() makes in the runs of sim to out: a line of seed, comm, end (tx,
+ * rx), path, state, event, new state, the other end's state, and by how much its own epoch is
+ * ahead. Steps without a change of state and without an action are left out. NULL: off. The
+ * executable is linked with --wrap=path_apply.
  */
 void trace_steps(const struct sim *sim, FILE *out);
 
