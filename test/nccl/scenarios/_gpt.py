@@ -76,10 +76,8 @@ def train(args, device):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
     hashing = _rank.RANK in (0, _rank.WORLD - 1)
     for step in range(args.steps):
-        for rule in args.rule:
-            if args.wait_up and rule.startswith(f"{step}:cut") and step == args.wait_up and \
-                    _rank.RANK == 0:
-                print(f"a rail is back: {wait_for('path_up')}", file=sys.stderr)
+        if 0 < step == args.wait_up and _rank.RANK == 0:
+            print(f"a rail is back: {wait_for('path_up')}", file=sys.stderr)
         _rank.rules_at(args.rule, step)
         start = time.monotonic()
         tokens = text(step, device)

@@ -125,7 +125,7 @@ def run(args, net, worker, options, limit_s=120, **how):
     start = time.monotonic()
     result = Job(args, net, worker, options, **how).finish(limit_s)
     result["seconds"] = time.monotonic() - start
-    if any(result["codes"]) and not how.get("may_fail"):
+    if any(result["codes"]):
         print(f"exit codes {result['codes']}; the log says:")
         print("\n".join(warnings_of(result)[:40] or result["log"].splitlines()[-15:]), flush=True)
     return result
