@@ -83,6 +83,9 @@ static void resume(struct repair_end *end, unsigned int p)
 	struct repair_path *path = &end->paths[p];
 
 	rejoin_went_up(end, p);
+	if (!end->role->starved(end)) {
+		end->hold.since_ns = 0; /* also when it is gone again before the next tick */
+	}
 	if (path->down_ns) {
 		end->ops->report(end->ctx,
 				 &(struct repair_report){.kind = REPAIR_REPORT_BACK,

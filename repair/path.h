@@ -99,7 +99,8 @@ struct repair_path {
 	uint64_t posted_ns;      /* last post, as of a tick */
 	uint64_t progress_ns;    /* last completion, or start of waiting for one */
 	uint64_t moved_ns;       /* last completion */
-	uint64_t asked_ns;       /* when the peer was asked about a stall; 0: not */
+	uint64_t asked_ns;       /* when the peer was asked about a stall first; 0: not */
+	uint64_t again_ns;       /* and last */
 	uint64_t stalled_ns;     /* when it was first asked about this stall; 0: not */
 	uint64_t inflight_bytes; /* posted and not completed */
 	uint32_t recvs_out;      /* receives posted and not completed */

@@ -341,7 +341,7 @@ void rejoin_tick(struct repair_end *end, unsigned int p)
 	struct repair_path *path = &end->paths[p];
 	struct rejoin_state *rejoin = &path->rejoin;
 
-	if (end->limits.rejoin_min_ms == 0 || !is_alive(end)) {
+	if (!is_alive(end)) {
 		return;
 	}
 	if (path->state == PATH_PROBING) {
@@ -352,8 +352,8 @@ void rejoin_tick(struct repair_end *end, unsigned int p)
 		}
 		return;
 	}
-	if (path->state == PATH_DOWN && end->role->offers && !rejoin->is_busy &&
-	    !rejoin->is_offered && end->now_ns >= rejoin->try_ns) {
+	if (end->limits.rejoin_min_ms > 0 && path->state == PATH_DOWN && end->role->offers &&
+	    !rejoin->is_busy && !rejoin->is_offered && end->now_ns >= rejoin->try_ns) {
 		rejoin->is_busy = true;
 		end->ops->rebuild(end->ctx, p, path->epoch);
 	}

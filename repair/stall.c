@@ -4,6 +4,7 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "repair/end.h"
+#include "repair/wake.h"
 
 enum {
 	SLOWEST_BYTES_PER_MS = 10000, /* 10 MB/s: slower than this counts as not moving */
@@ -45,7 +46,7 @@ static uint64_t last_sign_ns(const struct repair_path *path)
 static bool is_to_be_asked(const struct repair_end *end, const struct repair_path *path)
 {
 	if (path->asked_ns) {
-		return end->now_ns - path->asked_ns >=
+		return end->now_ns - path->again_ns >=
 		       (uint64_t)ASK_AGAIN * end->limits.stall_ms * NS_PER_MS;
 	}
 	return end->now_ns - path->progress_ns >= bound_ns(end, path);
@@ -68,7 +69,8 @@ void stall_tick(struct repair_end *end, unsigned int p)
 		return;
 	}
 	if (is_to_be_asked(end, path) && end->ops->ask(end->ctx) == 0) {
-		path->asked_ns = end->now_ns;
+		path->asked_ns = path->asked_ns ? path->asked_ns : end->now_ns;
+		path->again_ns = end->now_ns;
 		path->stalled_ns = path->stalled_ns ? path->stalled_ns : end->now_ns;
 	}
 }
@@ -77,6 +79,12 @@ void stall_tick(struct repair_end *end, unsigned int p)
 static bool is_hopeless(const struct repair_end *end, const struct repair_path *path)
 {
 	return end->now_ns - path->stalled_ns >= end->limits.no_path_ms * NS_PER_MS;
+}
+
+/* Else the peer was away, or the link, and what it did meanwhile may be on its way: asked anew. */
+static bool is_prompt(const struct repair_end *end, const struct repair_path *path)
+{
+	return end->now_ns - path->asked_ns < wake_bound_ns(end);
 }
 
 /* Not under suspicion, or it has moved since this one was: several may be asked about together. */
@@ -102,7 +110,7 @@ static uint32_t find_guilty(const struct repair_end *end)
 		const struct repair_path *path = &end->paths[p];
 
 		if (path->state == PATH_UP && path->asked_ns &&
-		    (another_moves(end, p) || is_hopeless(end, path))) {
+		    ((is_prompt(end, path) && another_moves(end, p)) || is_hopeless(end, path))) {
 			mask |= 1u << p;
 		}
 	}
@@ -126,7 +134,7 @@ void stall_answered(struct repair_end *end)
 		if (guilty >> p & 1) {
 			repair_end_fault(end, p, CAUSE_STALL, end->now_ns);
 		} else {
-			/* Everything stands still: no reason to blame this path. Ask again. */
+			/* Everything stands still, or stood: no reason to blame it. Ask again. */
 			path->asked_ns = 0;
 			path->progress_ns = end->now_ns;
 		}

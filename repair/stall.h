@@ -12,8 +12,8 @@ struct repair_end;
  *
  *   1. something signalled is out and no completion came, of a receive neither, for stall_ms, plus
  * the time the oldest item would need at 10 MB/s,
- *   2. then the peer's process answered over the link, so it is neither paused nor cut off, and
- * still nothing came back,
+ *   2. then the peer's process answered over the link at once, so it is and was neither paused nor
+ * cut off, and still nothing came back,
  *   3. another path is UP and not under the same suspicion, or has moved since this one came under
  * it, or this has lasted for no_path_ms.
  *

@@ -14,6 +14,9 @@
  */
 void wake_check(struct repair_end *end);
 
+/** A gap, or the wait for an answer, from which on somebody was away. */
+uint64_t wake_bound_ns(const struct repair_end *end);
+
 /** Now is a tick. */
 void wake_note_tick(struct repair_end *end);
 

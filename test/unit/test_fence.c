@@ -233,9 +233,9 @@ static void test_stuck_cut(void **state)
 	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
 	repair_end_tick(&tx.end, 101ull * MS);
 	assert_int_equal(fake.cut_count, 1);
-	repair_end_tick(&tx.end, 999ull * MS);
+	fake_pass(&tx.end, 110, 990);
 	assert_int_equal(tx.end.failed, CAUSE_NONE);
-	repair_end_tick(&tx.end, 1001ull * MS);
+	fake_pass(&tx.end, 1000, 1010);
 	assert_int_equal(tx.end.failed, CAUSE_UNFENCED);
 }
 

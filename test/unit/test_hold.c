@@ -216,6 +216,54 @@ static void test_own_sleep_repairing(void **state)
 	assert_int_equal(tx.end.failed, CAUSE_NO_PATH);
 }
 
+/* What began after waking has not slept: a fence that the peer asked for before the first tick. */
+static void test_fence_at_wake(void **state)
+{
+	(void)state;
+	tx.end.limits.fence_ms = 30000;
+	tick_silently(10, 20);
+	fake_peer_fence(&tx.end, 0, 1, 60000ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
+	tick_silently(60001, 60100);
+	assert_false(tx.end.failed);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 60110ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCED);
+}
+
+/* A path that was back, and gone again before the next tick, ends the hold all the same. */
+static void test_back_for_a_moment(void **state)
+{
+	(void)state;
+	lose_all();
+	fake_pass(&tx.end, 20, 900);
+	tx.end.paths[1].state = PATH_PROBING;
+	fence_event(&tx.end, 1, PATH_EV_READY, NULL);
+	assert_int_equal(tx.end.paths[1].state, PATH_UP);
+	repair_end_fault(&tx.end, 1, CAUSE_PORT_DOWN, 901ull * MS);
+	fake_pass(&tx.end, 910, 1800);
+	assert_false(tx.end.failed);
+	fake_pass(&tx.end, 1810, 2100);
+	assert_int_equal(tx.end.failed, CAUSE_NO_PATH);
+}
+
+/* An answer that took long is of a peer, or a link, that was away: the question is put again. */
+static void test_late_answer(void **state)
+{
+	(void)state;
+	tx.end.limits.no_path_ms = 30000;
+	send_on(0);
+	tick_silently(10, 250);
+	assert_int_equal(fake.ask_count, 1);
+	tick_silently(260, 5000); /* asked again meanwhile, but it is the first answer that comes */
+	repair_end_answered(&tx.end, 5001ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_UP);
+	fake.ask_count = 0;
+	tick_silently(5010, 5210);
+	assert_int_equal(fake.ask_count, 1);
+	repair_end_answered(&tx.end, 5211ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +273,9 @@ int main(void)
 		cmocka_unit_test_setup(test_path_back, setup),
 		cmocka_unit_test_setup(test_lockstep, setup),
 		cmocka_unit_test_setup(test_asked_again, setup),
+		cmocka_unit_test_setup(test_fence_at_wake, setup),
+		cmocka_unit_test_setup(test_back_for_a_moment, setup),
+		cmocka_unit_test_setup(test_late_answer, setup),
 		cmocka_unit_test_setup(test_own_sleep, setup),
 		cmocka_unit_test_setup(test_own_sleep_tick, setup),
 		cmocka_unit_test_setup(test_own_sleep_repairing, setup),
