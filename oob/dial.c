@@ -305,6 +305,16 @@ static void silence(struct oob_link *link)
 	}
 }
 
+/** This process stood still beyond the deadline: one look is due before the peer is given up. */
+static void grant_sleep(struct oob_link *link)
+{
+	uint64_t now_ns = clock_mono_ns();
+
+	if (now_ns > link->dial.deadline_ns + DELAY_MAX_MS * NS_PER_MS) {
+		link->dial.deadline_ns = now_ns + CONNECT_WAIT_MS * NS_PER_MS;
+	}
+}
+
 static void timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 {
 	struct oob_link *link = watcher->data;
@@ -313,6 +323,7 @@ static void timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 	(void)events;
 	switch (link->dial.state) {
 	case DIAL_DELAY:
+		grant_sleep(link);
 		if (clock_mono_ns() < link->dial.deadline_ns) {
 			dial_next(link);
 		} else {

@@ -17,18 +17,19 @@
 enum {
 	CLOSE_BOUND_MS = 2000,
 	QUIESCE_BOUND_MS = 2000,
-	/* While something is stuck that was waited for in vain already: hundreds of connections
-	 * over the same sick HCA must not take 2 s each. */
+	/* While the end of another one is stuck: all of them end on one thread, so it would be in
+	 * vain, and hundreds of connections must not take 2 s each. */
 	STUCK_BOUND_MS = 50,
 };
 
-static _Atomic unsigned int stuck_count; /* waits that ended in vain, and still go on */
+static _Atomic unsigned int stuck_count; /* ends that were not waited for, and are not over */
 
 struct close_wait {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool done;
 	bool left; /* nobody waits any more */
+	bool puts; /* and it has to give up its use of the runtime itself */
 };
 
 struct close_wait *close_wait_create(void)
@@ -54,9 +55,32 @@ static void close_wait_destroy(struct close_wait *wait)
 	free(wait);
 }
 
+/* Not on the thread that ends: giving up the runtime waits for it. */
+static void *put_late(void *arg)
+{
+	(void)arg;
+	runtime_put();
+	return NULL;
+}
+
+static void put_elsewhere(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	atomic_fetch_sub_explicit(&stuck_count, 1, memory_order_relaxed);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attr, put_late, NULL)) {
+		LOG_WARN("a connection has ended late, but there is no thread to stop others; they "
+			 "stay");
+	}
+	pthread_attr_destroy(&attr);
+}
+
 void close_wait_signal(struct close_wait *wait)
 {
-	bool left;
+	bool left, puts;
 
 	if (!wait) {
 		return;
@@ -64,43 +88,52 @@ void close_wait_signal(struct close_wait *wait)
 	pthread_mutex_lock(&wait->lock);
 	wait->done = true;
 	left = wait->left;
+	puts = wait->puts;
 	pthread_cond_signal(&wait->cond);
 	pthread_mutex_unlock(&wait->lock);
 	if (left) {
 		close_wait_destroy(wait);
-		atomic_fetch_sub_explicit(&stuck_count, 1, memory_order_relaxed);
+	}
+	if (left && puts) {
+		put_elsewhere();
 	}
 }
 
-int close_wait_end(struct close_wait *wait, unsigned int bound_ms)
+/* True when it is over; else it is left alone, and puts the runtime by itself if told so. */
+static bool end_wait(struct close_wait *wait, unsigned int bound_ms, bool puts)
 {
-	struct timespec until;
-	uint64_t until_ns;
+	uint64_t until_ns = clock_mono_ns() + bound_ms * NS_PER_MS;
+	struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_SEC),
+				 .tv_nsec = (long)(until_ns % NS_PER_SEC)};
 	bool done;
 
-	if (!wait) {
-		return -ETIMEDOUT;
-	}
-	if (bound_ms > STUCK_BOUND_MS &&
-	    atomic_load_explicit(&stuck_count, memory_order_relaxed) > 0) {
-		bound_ms = STUCK_BOUND_MS;
-	}
-	until_ns = clock_mono_ns() + bound_ms * NS_PER_MS;
-	until.tv_sec = (time_t)(until_ns / NS_PER_SEC);
-	until.tv_nsec = (long)(until_ns % NS_PER_SEC);
 	pthread_mutex_lock(&wait->lock);
 	while (!wait->done && pthread_cond_timedwait(&wait->cond, &wait->lock, &until) == 0) {
 	}
 	done = wait->done;
 	wait->left = !done;
-	if (!done) { /* under the lock: before it can end */
+	wait->puts = puts;
+	if (!done && puts) { /* under the lock: before it can end */
 		atomic_fetch_add_explicit(&stuck_count, 1, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&wait->lock);
 	if (done) {
 		close_wait_destroy(wait);
 	}
-	return done ? 0 : -ETIMEDOUT;
+	return done;
+}
+
+void close_wait_end(struct close_wait *wait, const char *what)
+{
+	bool is_stuck = atomic_load_explicit(&stuck_count, memory_order_relaxed) > 0;
+
+	if (wait && end_wait(wait, is_stuck ? STUCK_BOUND_MS : CLOSE_BOUND_MS, true)) {
+		runtime_put();
+		return;
+	}
+	LOG_WARN("%s could not be taken down in time, an HCA does not answer; its threads stay "
+		 "until it does",
+		 what);
 }
 
 /* Rail's worker, or the end of one of several such jobs. */
@@ -167,7 +200,7 @@ void comm_quiesce(struct comm *comm)
 		uint64_t now_ns = clock_mono_ns();
 		uint64_t left_ns = now_ns < until_ns ? until_ns - now_ns : 0;
 
-		if (waits[i] && close_wait_end(waits[i], (unsigned int)(left_ns / NS_PER_MS))) {
+		if (waits[i] && !end_wait(waits[i], (unsigned int)(left_ns / NS_PER_MS), false)) {
 			LOG_WARN("%s: the HCA does not answer while a connection is aborted",
 				 comm->paths[i].rail->label);
 		}
@@ -204,12 +237,7 @@ void comm_close(struct comm *comm)
 	comm_hide(comm);
 	comm->waiter = wait;
 	comm_put(comm);
-	if (close_wait_end(wait, CLOSE_BOUND_MS)) {
-		LOG_WARN("a connection could not be taken down in time, an HCA does not answer; "
-			 "its threads stay");
-		return;
-	}
-	runtime_put();
+	close_wait_end(wait, "a connection");
 }
 
 int plugin_close_send(void *send_comm)

@@ -9,8 +9,11 @@ struct close_wait;
 struct close_wait *close_wait_create(void);
 /** The thing is gone. NULL is fine. */
 void close_wait_signal(struct close_wait *wait);
-/** 0, or -ETIMEDOUT after bound_ms, or much sooner while an earlier wait has not ended either. The
- * object must not be used afterwards. */
-int close_wait_end(struct close_wait *wait, unsigned int bound_ms);
+/**
+ * Wait for it, 2 s at most, or much shorter while an earlier one is stuck, and give up its use of
+ * the runtime; when it ends later than that, it does so itself. The object must not be used
+ * afterwards. NULL (no memory): as if it never ended. `what` is for the log.
+ */
+void close_wait_end(struct close_wait *wait, const char *what);
 
 #endif

@@ -53,7 +53,9 @@ void flush_prepare(struct comm *comm)
 
 		lock_take(&comm->lock);
 		comm->wants_flush = true;
-		wanted = comm->end.paths[p].state == PATH_UP && !path->has_flush;
+		/* Also while the path rejoins: its job has looked at wants_flush, or will. */
+		wanted = !path->has_flush && path->qp.qp &&
+			 atomic_load_explicit(&path->rail->port_up, memory_order_acquire);
 		comm_unlock(comm);
 		if (wanted) {
 			(void)flush_renew(comm, path, true); /* iflush says what that means */

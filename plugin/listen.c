@@ -19,10 +19,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum {
-	CLOSE_BOUND_MS = 2000
-};
-
 static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_BYTES, "NCCL carries no more");
 
 /** References: NCCL's, and one of each comm in the handshake. */
@@ -258,11 +254,7 @@ int plugin_close_listen(void *listen_comm)
 	comm_for_each(refuse_opening, listener);
 	listener_put(listener);
 	/* Comms still in the handshake hold the listener; our threads must outlive them. */
-	if (close_wait_end(wait, CLOSE_BOUND_MS)) {
-		LOG_WARN("a connection that was being accepted is stuck; its threads stay");
-		return 0;
-	}
-	runtime_put();
+	close_wait_end(wait, "a connection that was being accepted");
 	return 0;
 }
 

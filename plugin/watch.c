@@ -251,12 +251,12 @@ void watch_rail_event(void *arg)
 	while ((rc = ib_rail_event_next(rail, &fault.event)) == 1) {
 		LOG_INFO("%s: device event: %s (port %u)", rail->label, fault.event.text,
 			 fault.event.port);
-		if (fault.event.cause != CAUSE_NONE) {
-			comm_for_each(fault_paths, &fault);
-		} else if (fault.event.kind == IB_EVENT_PORT_UP ||
-			   fault.event.kind == IB_EVENT_GID_CHANGE) {
+		if (fault.event.kind == IB_EVENT_PORT_UP ||
+		    fault.event.kind == IB_EVENT_GID_CHANGE) {
 			comm_for_each(hint_paths, &fault);
 			runtime_repair_begins();
+		} else if (fault.event.cause != CAUSE_NONE) {
+			comm_for_each(fault_paths, &fault);
 		}
 	}
 	if (rc < 0) {

@@ -2,8 +2,7 @@
 
 /*
  * An HCA that takes verbs calls and does not come back while connections are closed (P11): each
- * call ends in time, and many of them do not add up. Leaves threads behind, as the plugin does
- * then.
+ * call ends in time, and many of them do not add up. The threads stay until it does come back.
  */
 
 #include "core_rig.h"
@@ -36,7 +35,13 @@ static void test_destroy_blocks(void **state)
 	}
 	assert_in_range(rig_ms_since(start_ns), 0, 39 * 50 + MANY_MS);
 	plugin_finalize();
+	assert_true(rig_threads() > 0);
 	rig_fault("heal host=0 rail=1");
+	start_ns = clock_mono_ns();
+	while (rig_threads() > 0) {
+		rig_pause();
+		assert_in_range(rig_ms_since(start_ns), 0, RIG_WAIT_MS);
+	}
 }
 
 int main(void)
