@@ -51,6 +51,7 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 				.sysfs_root = PCI_SYSFS_ROOT,
 				.port = rail->port};
 	struct ib_rail_addr before;
+	const union ibv_gid *keep;
 	struct port_state now;
 	const char *why;
 
@@ -59,7 +60,9 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 		return -EIO;
 	}
 	ib_rail_addr_get(rail, &before);
-	why = ib_port_read(&port, cfg, &before.gid, &now);
+	/* The address of a port that was down is not worth keeping: it may be a makeshift. */
+	keep = atomic_load_explicit(&rail->is_read, memory_order_acquire) ? &before.gid : NULL;
+	why = ib_port_read(&port, cfg, keep, &now);
 	if (why == NULL && now.inactive != NULL) {
 		why = now.inactive;
 	}

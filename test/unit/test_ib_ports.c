@@ -123,6 +123,37 @@ static void test_hidden(void **state)
 	close_rails(rails);
 }
 
+/* Without a link there is no address but the makeshift one, which stays; the proper one is taken.
+ */
+static void test_hidden_makeshift(void **state)
+{
+	static const union ibv_gid makeshift = {.raw = {0xfe, 0x80, [15] = 1}};
+	static const union ibv_gid proper = {
+		.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 9}};
+	struct fake_device *dev = &fake.devices[0];
+	struct ib_rail_addr addr;
+	struct ib_rails *rails;
+	bool moved;
+
+	(void)state;
+	fake.device_count = 1;
+	dev->state = IBV_PORT_DOWN;
+	dev->link_layer = IBV_LINK_LAYER_ETHERNET;
+	dev->gid_count = 2;
+	dev->gids[0] = makeshift;
+	dev->gids[1] = (union ibv_gid){.raw = {0}};
+	dev->gid_types[0] = dev->gid_types[1] = IBV_GID_TYPE_ROCE_V2;
+	rails = open_rails(1);
+	assert_int_equal(rails->hidden_count, 1);
+	dev->state = IBV_PORT_ACTIVE;
+	dev->gids[1] = proper;
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	ib_rail_addr_get(&rails->rails[0], &addr);
+	assert_memory_equal(addr.gid.raw, proper.raw, sizeof(proper.raw));
+	assert_int_equal(addr.gid_index, 1);
+	close_rails(rails);
+}
+
 /* Why a rail is out is said when it changes, not with each attempt. */
 static void test_out_said_once(void **state)
 {
@@ -226,6 +257,7 @@ int main(void)
 		cmocka_unit_test_setup(test_nothing_usable, setup),
 		cmocka_unit_test_setup(test_hidden, setup),
 		cmocka_unit_test_setup(test_out_said_once, setup),
+		cmocka_unit_test_setup(test_hidden_makeshift, setup),
 		cmocka_unit_test_setup(test_hidden_twin, setup),
 		cmocka_unit_test_setup(test_twin, setup),
 	};
