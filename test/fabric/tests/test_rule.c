@@ -166,7 +166,7 @@ static void rate_send(struct rig *rig)
 	}
 	took_ns = rig_now_ns() - start_ns;
 	CHECK(took_ns > 95000000);
-	CHECK(took_ns < 1000000000);
+	CHECK(took_ns < 4000000000); /* on a busy machine, under a sanitizer */
 	rig_barrier(rig);
 	rig_close(rig);
 }
