@@ -30,6 +30,7 @@ static enum fab_verdict step_copy(struct fab_move *m)
 	struct fab_inst *own = m->qp->ctx->inst;
 	struct fab_qp_slot *slot = m->path.slot;
 	enum fab_copied copied = FAB_COPIED_OK;
+	bool gpu;
 
 	if (!fab_wr_is_atomic(m->wr)) { /* which are not done by halves */
 		m->step_bytes = fab_gate_allow(&m->gate, m->step_bytes);
@@ -38,13 +39,14 @@ static enum fab_verdict step_copy(struct fab_move *m)
 	m->local.count = m->wr->sge_count;
 	m->local.pos_bytes = m->qp->tx.pos_bytes - (m->late != NULL ? m->late->first_bytes : 0);
 	m->remote.pos_bytes = m->qp->tx.pos_bytes;
+	gpu = m->step_bytes > 0 && fab_gpu_concerns(m); /* now: from here on a fence waits */
 	if (!fab_claim_move(slot, m->claim, FAB_CLAIM_LOOK, FAB_CLAIM_COPY)) {
 		return FAB_LOST;
 	}
 	/* Also with no bytes: the mark finds out whether the process is still there. */
 	if (fab_wr_is_atomic(m->wr)) {
 		copied = fab_atomic_execute(m);
-	} else if (m->step_bytes > 0 && fab_gpu_concerns(m)) {
+	} else if (gpu) {
 		copied = fab_gpu_copy(m);
 	} else if (m->step_bytes > 0 && fab_wr_is_read(m->wr)) {
 		copied = fab_copy_in(own, m->path.peer, &m->local, &m->remote, m->step_bytes);
