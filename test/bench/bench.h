@@ -12,21 +12,34 @@ enum {
 	BENCH_PLUGINS_MAX = 4,
 	BENCH_ROUNDS_MAX = 64,
 	BENCH_METRICS_MAX = 96,
-	BENCH_COMMS_MAX = 64,
+	BENCH_COMMS_MAX = 512,
+	BENCH_GROWTH_COMMS = 500,
 	BENCH_WINDOW_MAX = NCCL_NET_REQUESTS_COUNT,
 	BENCH_NAME_MAX = 48,
 	BENCH_WAIT_S = 60, /* for anything; under valgrind too */
 };
 
+enum bench_mode {
+	BENCH_SPEED,
+	BENCH_COUNT,
+	BENCH_GROWTH,
+	BENCH_RAILS,
+	BENCH_REPAIR,
+	BENCH_IDLE,
+	BENCH_ALL,
+};
+
 struct bench_options {
+	enum bench_mode mode;
 	const char *plugins[BENCH_PLUGINS_MAX];
 	unsigned int plugin_count;
 	const char *fabric_lib; /* folder of the fabric's libibverbs; NULL: real devices */
-	const char *json;
+	const char *json, *plot;
 	const char *dump_dir;                 /* --count: where callgrind writes */
 	const char *self;                     /* argv[0] */
 	unsigned int rounds, comm_count, api; /* api 0: the newest that a plugin has */
-	bool quick, count;
+	unsigned int most; /* --count: instructions per message of 8 bytes; 0: any */
+	bool quick;
 };
 
 enum bench_better {
@@ -83,8 +96,8 @@ void bench_record(struct bench_rank *rank, enum bench_better better, const char 
 void bench_open(struct bench_rank *rank);
 /** One more connection each way; returns how long it took in ns. */
 uint64_t bench_connect(struct bench_rank *rank);
-/** Register the buffers with every comm. */
-void bench_register(struct bench_rank *rank);
+/** Register the buffers with every comm from that one on. */
+void bench_register(struct bench_rank *rank, unsigned int from);
 void bench_close(struct bench_rank *rank);
 
 /** traffic.c */
@@ -92,6 +105,20 @@ void bench_ping_pong(struct bench_rank *rank, size_t size_bytes, unsigned int co
 /** Rank 0 sends count messages on each of the first comms, window in flight on each. ns taken. */
 uint64_t bench_stream(struct bench_rank *rank, size_t size_bytes, unsigned int comms,
 		      unsigned int window, unsigned int count);
+
+/** speed.c: the whole mode; and, for others, the wakeups a second while nothing happens. */
+void bench_speed(struct bench_rank *rank);
+double bench_wakes(struct bench_rank *rank, const char *when);
+
+/** growth.c: whole modes. */
+void bench_growth(struct bench_rank *rank);
+void bench_rails(struct bench_rank *rank);
+void bench_idle(struct bench_rank *rank);
+
+/** repair.c: the mode, and what the plugin's log says: true when the line was for it. Any thread.
+ */
+void bench_repair(struct bench_rank *rank);
+bool bench_repair_heard(const char *line);
 
 /** usage.c: what the process has now. */
 struct bench_usage {
@@ -104,17 +131,29 @@ uint64_t bench_wakeups(void);
 
 /** count.c: the counted calls, under valgrind. */
 void bench_count(struct bench_rank *rank);
-/** Run this program again under valgrind, once per plugin. Exit status. */
-int bench_count_start(const struct bench_options *opt);
+struct bench_table;
+/** Run this program again under valgrind, once per plugin. 0; -ECANCELED: nothing to be said of
+ * --most, the machine was too busy; other -errno. */
+int bench_count_start(const struct bench_options *opt, struct bench_table *table);
 
 /** report.c */
-struct bench_table;
-struct bench_table *bench_table_create(const struct bench_options *opt);
+struct bench_table *bench_table_create(const struct bench_options *opt, const char *title);
 void bench_table_destroy(struct bench_table *table);
 void bench_table_add(struct bench_table *table, unsigned int plugin,
 		     const struct bench_shared *shared);
 /** Medians and ratios to the first plugin; false when some number is missing or not positive. */
 bool bench_table_print(const struct bench_table *table);
-int bench_table_json(const struct bench_table *table, const char *path);
+int bench_tables_json(struct bench_table *const *tables, unsigned int count, const char *path);
+
+/** plot.c: bars of the ratios to the first plugin, or of the values where there is one plugin. */
+int bench_tables_plot(struct bench_table *const *tables, unsigned int count, const char *path);
+
+/** For plot.c: number of metrics, one of them, its median and ratio (0: none). */
+const char *bench_table_title(const struct bench_table *table);
+unsigned int bench_table_plugins(const struct bench_table *table);
+unsigned int bench_table_size(const struct bench_table *table);
+const struct bench_metric *bench_table_metric(const struct bench_table *table, unsigned int m);
+double bench_table_median(const struct bench_table *table, unsigned int plugin, unsigned int m);
+double bench_table_ratio(const struct bench_table *table, unsigned int plugin, unsigned int m);
 
 #endif

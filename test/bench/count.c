@@ -218,9 +218,9 @@ static void run_empty(struct bench_rank *rank)
 void bench_count(struct bench_rank *rank)
 {
 	bench_connect(rank);
-	bench_register(rank);
-	for (int s = 0; s < COUNT_SIZES; s++) {
-		for (int b = 0; b < COUNT_BURSTS; b++) {
+	bench_register(rank, 0);
+	for (int s = 0; s < count_size_count(rank->opt); s++) {
+		for (int b = 0; b < count_burst_count(rank->opt); b++) {
 			for (int kind = 0; kind <= COUNT_TEST_SEND; kind++) {
 				run_scene(rank, count_sizes[s], count_bursts[b],
 					  (enum count_kind)kind);

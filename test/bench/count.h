@@ -2,6 +2,8 @@
 #ifndef BRAID_TEST_BENCH_COUNT_H
 #define BRAID_TEST_BENCH_COUNT_H
 
+#include "test/bench/bench.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,6 +46,17 @@ struct count_sum {
 	unsigned int fn_count;
 	struct count_fn fns[COUNT_FNS_MAX]; /* of the plugin's own object */
 };
+
+/** What is counted: with --most only what it looks at. */
+static inline int count_size_count(const struct bench_options *opt)
+{
+	return opt->most ? 1 : COUNT_SIZES;
+}
+
+static inline int count_burst_count(const struct bench_options *opt)
+{
+	return opt->most ? 1 : COUNT_BURSTS;
+}
 
 /** count_read.c: add the dump at path to *sum when its label is the one. 0 or -errno. */
 int count_read(const char *path, const char *label, struct count_sum *sum);

@@ -3,6 +3,7 @@
 #include "test/bench/count.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 /* The side that starts callgrind and reads what it wrote. */
 
 enum {
-	TOP_FNS = 24
+	TOP_FNS = 24,
+	EXTRA_MOST = 48,
 };
 
 /** [plugin]: everything one plugin needed. */
@@ -49,7 +51,7 @@ static int read_label(const char *dir_name, const char *label, struct count_sum 
 	return 0;
 }
 
-static int read_all(const char *dir, struct counted *out)
+static int read_all(const struct bench_options *opt, const char *dir, struct counted *out)
 {
 	char label[64];
 	int err = 0;
@@ -57,8 +59,8 @@ static int read_all(const char *dir, struct counted *out)
 	for (int kind = 0; kind < COUNT_KIND_COUNT; kind++) {
 		bool empty = kind >= COUNT_EMPTY_ISEND;
 
-		for (int s = 0; s < (empty ? 1 : COUNT_SIZES); s++) {
-			for (int b = 0; b < (empty ? 1 : COUNT_BURSTS); b++) {
+		for (int s = 0; s < (empty ? 1 : count_size_count(opt)); s++) {
+			for (int b = 0; b < (empty ? 1 : count_burst_count(opt)); b++) {
 				snprintf(label, sizeof(label), "%s/%u/%u", count_kind_names[kind],
 					 count_sizes[s], count_bursts[b]);
 				err |= read_label(dir, label, &out->sums[s][b][kind]);
@@ -155,8 +157,8 @@ static void print_all(const struct bench_options *opt, const struct counted *all
 	for (unsigned int p = 0; p < opt->plugin_count; p++) {
 		printf("  plugin %u: %s\n", p, opt->plugins[p]);
 	}
-	for (int s = 0; s < COUNT_SIZES; s++) {
-		for (int b = 0; b < COUNT_BURSTS; b++) {
+	for (int s = 0; s < count_size_count(opt); s++) {
+		for (int b = 0; b < count_burst_count(opt); b++) {
 			print_scene(opt, all, s, b);
 		}
 	}
@@ -170,7 +172,9 @@ static void print_all(const struct bench_options *opt, const struct counted *all
 	}
 	for (unsigned int p = 0; p < opt->plugin_count; p++) {
 		print_top(opt->plugins[p], &all[p], 0);
-		print_top(opt->plugins[p], &all[p], 1);
+		if (count_size_count(opt) > 1) {
+			print_top(opt->plugins[p], &all[p], 1);
+		}
 	}
 }
 
@@ -179,15 +183,17 @@ static int run_valgrind(const struct bench_options *opt, unsigned int p, const c
 {
 	char out[300];
 	char api[8];
+	char most[16];
 	pid_t pid = fork();
 	int status;
 
 	if (pid == 0) {
 		snprintf(out, sizeof(out), "--callgrind-out-file=%s/out.%%p", dir);
 		snprintf(api, sizeof(api), "%u", opt->api);
+		snprintf(most, sizeof(most), "%u", opt->most);
 		execlp("valgrind", "valgrind", "-q", "--tool=callgrind", "--collect-atstart=no",
 		       "--compress-pos=no", out, opt->self, "--counted", dir, "--plugin",
-		       opt->plugins[p], "--api", api, NULL);
+		       opt->plugins[p], "--api", api, "--most", most, NULL);
 		perror("net_bench: valgrind");
 		_exit(127);
 	}
@@ -213,22 +219,83 @@ static void remove_dir(const char *dir_name)
 	rmdir(dir_name);
 }
 
-int bench_count_start(const struct bench_options *opt)
+static void record(struct bench_shared *shared, double value, const char *what, int s, int b)
+{
+	struct bench_metric *metric = &shared->metrics[shared->metric_count++];
+
+	*metric = (struct bench_metric){.unit = "instr", .better = BENCH_LESS, .value = value};
+	snprintf(metric->name, sizeof(metric->name), "%s, %u B, %u in flight", what, count_sizes[s],
+		 count_bursts[b]);
+}
+
+static double message_cost(const struct counted *counted, int s, int b, unsigned int *extra)
+{
+	uint64_t sum = 0;
+
+	for (int kind = 0; kind <= COUNT_TEST_SEND; kind++) {
+		sum += counted->sums[s][b][kind].plugin;
+		*extra += counted->sums[s][b][kind].calls_extra;
+	}
+	return per_message(sum);
+}
+
+static void fill_table(const struct bench_options *opt, struct bench_table *table, unsigned int p,
+		       const struct counted *counted)
+{
+	struct bench_shared *shared = calloc(1, sizeof(*shared));
+	unsigned int extra = 0;
+
+	if (!shared) {
+		return;
+	}
+	for (int s = 0; s < count_size_count(opt); s++) {
+		for (int b = 0; b < count_burst_count(opt); b++) {
+			for (int kind = 0; kind <= COUNT_TEST_SEND; kind++) {
+				record(shared, per_message(counted->sums[s][b][kind].plugin),
+				       count_kind_names[kind], s, b);
+			}
+			record(shared, message_cost(counted, s, b, &extra), "message", s, b);
+		}
+	}
+	bench_table_add(table, p, shared);
+	free(shared);
+}
+
+/* Calls that found nothing on a busy machine cost too, so with many there is no verdict. */
+static int check_most(const struct bench_options *opt, const struct counted *counted)
+{
+	unsigned int extra = 0;
+	double cost = message_cost(counted, 0, 0, &extra);
+
+	if (!opt->most || cost <= opt->most) {
+		return 0;
+	}
+	fprintf(stderr, "net_bench: %.0f instructions per message, %u are allowed%s\n", cost,
+		opt->most, extra > EXTRA_MOST ? "; too busy a machine to tell" : "");
+	return extra > EXTRA_MOST ? -ECANCELED : -E2BIG;
+}
+
+int bench_count_start(const struct bench_options *opt, struct bench_table *table)
 {
 	struct counted *all = calloc(BENCH_PLUGINS_MAX, sizeof(*all));
-	int err = all ? 0 : -1;
+	int err = all ? 0 : -ENOMEM;
 
 	for (unsigned int p = 0; !err && p < opt->plugin_count; p++) {
 		char dir[] = "/tmp/net_bench.XXXXXX";
 
-		err = mkdtemp(dir) && !run_valgrind(opt, p, dir) ? read_all(dir, &all[p]) : -1;
+		err = mkdtemp(dir) && !run_valgrind(opt, p, dir) ? read_all(opt, dir, &all[p])
+								 : -EIO;
 		if (!getenv("NET_BENCH_KEEP")) {
 			remove_dir(dir);
+		}
+		if (!err) {
+			fill_table(opt, table, p, &all[p]);
 		}
 	}
 	if (!err) {
 		print_all(opt, all);
+		err = check_most(opt, &all[opt->plugin_count - 1]);
 	}
 	free(all);
-	return err ? 1 : 0;
+	return err;
 }

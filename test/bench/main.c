@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 enum {
-	QUICK_SHIFT = 4,
 	ROUND_MAX_S = 300,
+	TABLES_MAX = 16,
 };
 
 static const char usage_text[] =
@@ -30,140 +30,17 @@ static const char usage_text[] =
 	"  -e, --env NAME=VALUE   for the ranks, such as FABRIC_RAILS=1\n"
 	"  -j, --json FILE        all values of all rounds\n"
 	"  -q, --quick            few messages: is it all there?\n"
-	"  -n, --count            instructions per message instead, under valgrind\n";
-
-static void run_latency(struct bench_rank *rank)
-{
-	static const unsigned int sizes[] = {8, 1024, 8192, 65536};
-
-	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		unsigned int count = 8000 >> (rank->opt->quick ? QUICK_SHIFT : 0);
-		uint64_t start_ns;
-
-		bench_ping_pong(rank, sizes[i], 100);
-		bench_sync(rank);
-		start_ns = clock_mono_ns();
-		bench_ping_pong(rank, sizes[i], count);
-		bench_record(rank, BENCH_LESS, "us",
-			     (double)(clock_mono_ns() - start_ns) / 2000.0 / count,
-			     "latency one way, %u B", sizes[i]);
-		bench_sync(rank);
-	}
-}
-
-static void run_rate(struct bench_rank *rank, unsigned int comms)
-{
-	static const unsigned int windows[] = {1, 2, 4, 8, 16, 32};
-	unsigned int count = 16000 >> (rank->opt->quick ? QUICK_SHIFT : 0);
-
-	count /= comms;
-	for (unsigned int i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
-		unsigned int messages = windows[i] == 1 ? count / 4 : count;
-		uint64_t ns;
-
-		if (comms > 1 && windows[i] != 8) {
-			continue;
-		}
-		ns = bench_stream(rank, 8, comms, windows[i], messages);
-		bench_record(rank, BENCH_MORE, "1000/s",
-			     (double)comms * messages * 1e6 / (double)ns,
-			     "8 B messages, %u in flight, %u comm%s", windows[i], comms,
-			     comms > 1 ? "s" : "");
-	}
-}
-
-static void run_bandwidth(struct bench_rank *rank, unsigned int comms)
-{
-	static const unsigned int sizes[] = {64u << 10, 1u << 20, 8u << 20};
-
-	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint64_t total = (2048ull << 20) >> (rank->opt->quick ? QUICK_SHIFT : 0);
-		unsigned int count;
-		uint64_t ns;
-
-		total = total < (uint64_t)sizes[i] * 8000 ? total : (uint64_t)sizes[i] * 8000;
-		count = (unsigned int)(total / sizes[i] / comms);
-		count = count ? count : 1;
-		if (comms > 1 && sizes[i] != 1u << 20) {
-			continue;
-		}
-		bench_stream(rank, sizes[i], comms, 8, 8);
-		ns = bench_stream(rank, sizes[i], comms, 8, count);
-		bench_record(rank, BENCH_MORE, "MB/s",
-			     (double)comms * count * sizes[i] * 1e3 / (double)ns,
-			     "bandwidth %u KiB, 8 in flight, %u comm%s", sizes[i] >> 10, comms,
-			     comms > 1 ? "s" : "");
-	}
-}
-
-static void record_usage(struct bench_rank *rank, const char *what, const struct bench_usage *from,
-			 const struct bench_usage *to, double parts)
-{
-	const struct {
-		const char *name, *unit;
-		double value;
-	} rows[] = {
-		{"RSS", "KiB", to->rss_kib - from->rss_kib},
-		{"PSS", "KiB", to->pss_kib - from->pss_kib},
-		{"PSS, heap", "KiB", to->anon_kib - from->anon_kib},
-		{"descriptors", "", to->fds - from->fds},
-		{"threads", "", to->threads - from->threads},
-		{"QPs", "", to->qps - from->qps},
-		{"MRs", "", to->mrs - from->mrs},
-	};
-
-	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		bench_record(rank, BENCH_NEITHER, rows[i].unit, rows[i].value / parts, "%s, %s",
-			     what, rows[i].name);
-	}
-}
-
-static void run_idle(struct bench_rank *rank, const char *when)
-{
-	uint64_t before;
-	time_t seconds = rank->opt->quick ? 1 : 2;
-	struct timespec pause = {.tv_sec = seconds};
-
-	bench_sync(rank);
-	before = bench_wakeups();
-	nanosleep(&pause, NULL);
-	bench_record(rank, BENCH_NEITHER, "1/s",
-		     (double)(bench_wakeups() - before) / (double)seconds, "wakeups idle, %s",
-		     when);
-	bench_sync(rank);
-}
-
-/* All in one process pair: connections first, so that their cost is not hidden by the traffic. */
-static void run_all(struct bench_rank *rank)
-{
-	struct bench_usage bare, open, first, all;
-	uint64_t more_ns = 0;
-	uint64_t first_ns;
-
-	bench_usage_read(rank, &bare);
-	bench_open(rank);
-	bench_usage_read(rank, &open);
-	first_ns = bench_connect(rank);
-	bench_usage_read(rank, &first);
-	run_idle(rank, "1 comm each way");
-	for (unsigned int i = 1; i < rank->opt->comm_count; i++) {
-		more_ns += bench_connect(rank);
-	}
-	bench_usage_read(rank, &all);
-	run_idle(rank, "all comms");
-	bench_register(rank);
-	run_latency(rank);
-	run_rate(rank, 1);
-	run_rate(rank, rank->opt->comm_count);
-	run_bandwidth(rank, 1);
-	run_bandwidth(rank, rank->opt->comm_count);
-	bench_record(rank, BENCH_LESS, "ms", (double)first_ns / 1e6, "set-up, first each way");
-	bench_record(rank, BENCH_LESS, "ms", (double)more_ns / 1e6 / (rank->opt->comm_count - 1),
-		     "set-up, one more each way");
-	record_usage(rank, "process", &bare, &open, 1);
-	record_usage(rank, "first peer", &open, &first, 1);
-	record_usage(rank, "comm each way", &first, &all, rank->opt->comm_count - 1);
-}
+	"  -P, --plot FILE        the ratios to the first plugin, as SVG\n"
+	"Instead of speed, set-up and memory:\n"
+	"  -n, --count            instructions per message, under valgrind\n"
+	"      --most N           ... of 8 bytes, one in flight, the last plugin: more is an "
+	"error\n"
+	"      --growth           cost per message and set-up with 1 to 500 connections each way\n"
+	"      --rails            cost per message and memory with 1 to 16 rails\n"
+	"      --repair           a port fails under N connections each way (--comms): time to "
+	"replay\n"
+	"      --idle             wakeups per second; more than 5 is an error\n"
+	"      --all              all of it; without plugins: those beside this program\n";
 
 static _Noreturn void rank_main(const struct bench_options *opt, struct bench_shared *shared,
 				int id)
@@ -172,11 +49,27 @@ static _Noreturn void rank_main(const struct bench_options *opt, struct bench_sh
 
 	setenv("FABRIC_HOST", id ? "1" : "0", 1);
 	alarm(ROUND_MAX_S);
-	if (opt->count) {
+	switch (opt->mode) {
+	case BENCH_COUNT:
 		bench_open(&rank);
 		bench_count(&rank);
-	} else {
-		run_all(&rank);
+		break;
+	case BENCH_GROWTH:
+		bench_growth(&rank);
+		break;
+	case BENCH_RAILS:
+		bench_rails(&rank);
+		break;
+	case BENCH_REPAIR:
+		bench_repair(&rank);
+		break;
+	case BENCH_IDLE:
+		bench_idle(&rank);
+		break;
+	case BENCH_SPEED:
+	case BENCH_ALL:
+		bench_speed(&rank);
+		break;
 	}
 	bench_sync(&rank);
 	bench_close(&rank);
@@ -235,9 +128,27 @@ static int run_pair(const struct bench_options *opt, struct bench_shared *shared
 	return err;
 }
 
-static int run_rounds(const struct bench_options *opt, struct bench_shared *shared)
+static struct bench_table *tables[TABLES_MAX];
+static unsigned int table_count;
+
+/* NULL: no memory left. The table is among those that are written at the end. */
+static struct bench_table *new_table(const struct bench_options *opt, const char *title)
 {
-	struct bench_table *table = bench_table_create(opt);
+	struct bench_table *table = NULL;
+
+	if (table_count < TABLES_MAX) {
+		table = bench_table_create(opt, title);
+	}
+	if (table) {
+		tables[table_count++] = table;
+	}
+	return table;
+}
+
+static int run_rounds(const struct bench_options *opt, struct bench_shared *shared,
+		      const char *title)
+{
+	struct bench_table *table = new_table(opt, title);
 	int err = table ? 0 : -ENOMEM;
 
 	for (unsigned int round = 0; !err && round < opt->rounds; round++) {
@@ -251,13 +162,94 @@ static int run_rounds(const struct bench_options *opt, struct bench_shared *shar
 			}
 		}
 	}
-	if (!err && !bench_table_print(table)) {
-		err = -EIO;
+	return err || bench_table_print(table) ? err : -EIO;
+}
+
+static int run_count(const struct bench_options *opt)
+{
+	struct bench_table *table = new_table(opt, "instructions");
+
+	return table ? bench_count_start(opt, table) : -ENOMEM;
+}
+
+static int run_rails(const struct bench_options *opt, struct bench_shared *shared)
+{
+	static const char *const counts[] = {"1", "2", "4", "8", "16"};
+	const char *given = getenv("FABRIC_RAILS");
+	char *old = given ? strdup(given) : NULL;
+	int err = 0;
+
+	for (unsigned int i = 0; !err && i < sizeof(counts) / sizeof(counts[0]); i++) {
+		char title[32];
+
+		setenv("FABRIC_RAILS", counts[i], 1);
+		snprintf(title, sizeof(title), "rails: %s", counts[i]);
+		err = run_rounds(opt, shared, title);
 	}
-	if (!err && opt->json) {
-		err = bench_table_json(table, opt->json);
+	if (old) {
+		setenv("FABRIC_RAILS", old, 1);
+	} else {
+		unsetenv("FABRIC_RAILS");
 	}
-	bench_table_destroy(table);
+	free(old);
+	return err;
+}
+
+/* Two rails, slow enough that every connection has something under way when one fails. */
+static int run_repair(const struct bench_options *opt, struct bench_shared *shared)
+{
+	setenv("FABRIC_RAILS", "2", 1);
+	setenv("FABRIC_RATE_MBPS", "400", 1);
+	return run_rounds(opt, shared, "repair");
+}
+
+/* The last plugin alone: for what a plugin without failover can't do. */
+static struct bench_options last_only(const struct bench_options *opt, unsigned int comm_count)
+{
+	struct bench_options one = *opt;
+
+	one.plugins[0] = opt->plugins[opt->plugin_count - 1];
+	one.plugin_count = 1;
+	one.comm_count = comm_count;
+	return one;
+}
+
+static int run_mode(const struct bench_options *opt, struct bench_shared *shared)
+{
+	switch (opt->mode) {
+	case BENCH_COUNT:
+		return opt->dump_dir ? run_pair(opt, shared) : run_count(opt);
+	case BENCH_RAILS:
+		return run_rails(opt, shared);
+	case BENCH_REPAIR:
+		return run_repair(opt, shared);
+	case BENCH_GROWTH:
+		return run_rounds(opt, shared, "growth");
+	case BENCH_IDLE:
+		return run_rounds(opt, shared, "idle");
+	case BENCH_SPEED:
+	case BENCH_ALL:
+		break;
+	}
+	return run_rounds(opt, shared, "speed");
+}
+
+static int run_all_modes(const struct bench_options *opt, struct bench_shared *shared)
+{
+	static const enum bench_mode modes[] = {BENCH_SPEED, BENCH_GROWTH, BENCH_COUNT,
+						BENCH_RAILS, BENCH_IDLE,   BENCH_REPAIR};
+	int err = 0;
+
+	setenv("FABRIC_RAILS", "1", 0);
+	for (unsigned int i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		struct bench_options one = *opt;
+
+		if (modes[i] == BENCH_REPAIR || modes[i] == BENCH_IDLE) {
+			one = last_only(opt, modes[i] == BENCH_IDLE ? 8 : BENCH_GROWTH_COMMS);
+		}
+		one.mode = modes[i];
+		err = run_mode(&one, shared) ? -EIO : err;
+	}
 	return err;
 }
 
@@ -302,11 +294,54 @@ static int take_option(struct bench_options *opt, int key, char *arg)
 		return 0;
 	case 'n':
 	case 'N':
-		opt->count = true;
+		opt->mode = BENCH_COUNT;
 		opt->dump_dir = key == 'N' ? arg : NULL;
+		return 0;
+	case 'm':
+		return number(arg, 0, 1000000, &opt->most);
+	case 'P':
+		opt->plot = arg;
+		return 0;
+	case 'G':
+		opt->mode = BENCH_GROWTH;
+		return 0;
+	case 'L':
+		opt->mode = BENCH_RAILS;
+		return 0;
+	case 'R':
+		opt->mode = BENCH_REPAIR;
+		return 0;
+	case 'I':
+		opt->mode = BENCH_IDLE;
+		return 0;
+	case 'A':
+		opt->mode = BENCH_ALL;
 		return 0;
 	default:
 		return -EINVAL;
+	}
+}
+
+/* A copied folder needs no options: the plugins and the fabric lie beside this program. */
+static void defaults_beside(struct bench_options *opt)
+{
+	static const char *const names[] = {"libsingle_rail.so", "libnccl-net-braid.so"};
+	static char paths[3][4200];
+	char dir[4096];
+	ssize_t len = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+
+	if (len <= 0) {
+		return;
+	}
+	dir[len] = '\0';
+	*strrchr(dir, '/') = '\0';
+	for (unsigned int i = 0; i < 2 && opt->plugin_count <= i; i++) {
+		snprintf(paths[i], sizeof(paths[i]), "%s/%s", dir, names[i]);
+		opt->plugins[opt->plugin_count++] = paths[i];
+	}
+	if (!opt->fabric_lib) {
+		snprintf(paths[2], sizeof(paths[2]), "%s/fabric", dir);
+		opt->fabric_lib = paths[2];
 	}
 }
 
@@ -322,13 +357,23 @@ static int parse(int argc, char **argv, struct bench_options *opt)
 					      {"quick", no_argument, NULL, 'q'},
 					      {"count", no_argument, NULL, 'n'},
 					      {"counted", required_argument, NULL, 'N'},
+					      {"most", required_argument, NULL, 'm'},
+					      {"plot", required_argument, NULL, 'P'},
+					      {"growth", no_argument, NULL, 'G'},
+					      {"rails", no_argument, NULL, 'L'},
+					      {"repair", no_argument, NULL, 'R'},
+					      {"idle", no_argument, NULL, 'I'},
+					      {"all", no_argument, NULL, 'A'},
 					      {NULL, 0, NULL, 0}};
 	int key;
 
-	while ((key = getopt_long(argc, argv, "p:f:r:c:a:e:j:qn", longs, NULL)) != -1) {
+	while ((key = getopt_long(argc, argv, "p:f:r:c:a:e:j:P:qn", longs, NULL)) != -1) {
 		if (take_option(opt, key, optarg)) {
 			return -EINVAL;
 		}
+	}
+	if (opt->mode == BENCH_ALL) {
+		defaults_beside(opt);
 	}
 	return opt->plugin_count && optind == argc ? 0 : -EINVAL;
 }
@@ -353,6 +398,7 @@ int main(int argc, char **argv)
 {
 	struct bench_options opt = {.rounds = 3, .comm_count = 8, .self = argv[0]};
 	struct bench_shared *shared;
+	int err;
 
 	if (parse(argc, argv, &opt)) {
 		fputs(usage_text, stderr);
@@ -362,14 +408,21 @@ int main(int argc, char **argv)
 		perror("net_bench: restart");
 		return 1;
 	}
-	if (opt.count && !opt.dump_dir) {
-		return bench_count_start(&opt);
-	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	if (shared == MAP_FAILED) {
 		perror("net_bench: mmap");
 		return 1;
 	}
-	return (opt.count ? run_pair(&opt, shared) : run_rounds(&opt, shared)) ? 1 : 0;
+	err = opt.mode == BENCH_ALL ? run_all_modes(&opt, shared) : run_mode(&opt, shared);
+	if (opt.json) {
+		err = bench_tables_json(tables, table_count, opt.json) ? -EIO : err;
+	}
+	if (opt.plot) {
+		err = bench_tables_plot(tables, table_count, opt.plot) ? -EIO : err;
+	}
+	while (table_count) {
+		bench_table_destroy(tables[--table_count]);
+	}
+	return err == -ECANCELED ? 77 : err != 0;
 }

@@ -18,9 +18,10 @@ enum {
 	SPINS = 2000,
 };
 
-static void quiet_log(int level, unsigned long flags, const char *file, int line, const char *fmt,
-		      ...)
+static void quiet_log(int level, unsigned long flags, const char *file, int line_no,
+		      const char *fmt, ...)
 {
+	char line[2048];
 	va_list args;
 
 	(void)flags;
@@ -28,10 +29,11 @@ static void quiet_log(int level, unsigned long flags, const char *file, int line
 		return;
 	}
 	va_start(args, fmt);
-	fprintf(stderr, "%s:%d ", file, line);
-	vfprintf(stderr, fmt, args);
-	fputc('\n', stderr);
+	vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
+	if (!bench_repair_heard(line)) {
+		fprintf(stderr, "%s:%d %s\n", file, line_no, line);
+	}
 }
 
 _Noreturn void bench_die(struct bench_rank *rank, const char *what, int result)
@@ -187,9 +189,9 @@ uint64_t bench_connect(struct bench_rank *rank)
 	return clock_mono_ns() - start_ns;
 }
 
-void bench_register(struct bench_rank *rank)
+void bench_register(struct bench_rank *rank, unsigned int from)
 {
-	for (unsigned int i = 0; i < rank->comm_count; i++) {
+	for (unsigned int i = from; i < rank->comm_count; i++) {
 		enum nccl_result result =
 			rank->api.ops->reg_mr(&rank->api, rank->send_comms[i], rank->send_buf,
 					      rank->buf_bytes, &rank->send_mhs[i]);

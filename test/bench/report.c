@@ -7,19 +7,21 @@
 #include <string.h>
 
 struct bench_table {
-	const struct bench_options *opt;
+	struct bench_options opt;
+	char title[32];
 	unsigned int metric_count;
 	struct bench_metric metrics[BENCH_METRICS_MAX]; /* names; every plugin has the same */
 	unsigned int rounds[BENCH_PLUGINS_MAX];
 	double values[BENCH_PLUGINS_MAX][BENCH_METRICS_MAX][BENCH_ROUNDS_MAX];
 };
 
-struct bench_table *bench_table_create(const struct bench_options *opt)
+struct bench_table *bench_table_create(const struct bench_options *opt, const char *title)
 {
 	struct bench_table *table = calloc(1, sizeof(*table));
 
 	if (table) {
-		table->opt = opt;
+		table->opt = *opt;
+		snprintf(table->title, sizeof(table->title), "%s", title);
 	}
 	return table;
 }
@@ -49,18 +51,21 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(const struct bench_table *table, unsigned int plugin, unsigned int m)
+double bench_table_median(const struct bench_table *table, unsigned int plugin, unsigned int m)
 {
 	double sorted[BENCH_ROUNDS_MAX];
 	unsigned int count = table->rounds[plugin];
 
+	if (!count) {
+		return 0;
+	}
 	memcpy(sorted, table->values[plugin][m], count * sizeof(sorted[0]));
 	qsort(sorted, count, sizeof(sorted[0]), by_value);
 	return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
 /* Of each round's ratio, so that a change of the machine's load between rounds cancels. */
-static double ratio(const struct bench_table *table, unsigned int plugin, unsigned int m)
+double bench_table_ratio(const struct bench_table *table, unsigned int plugin, unsigned int m)
 {
 	double sorted[BENCH_ROUNDS_MAX];
 	unsigned int count = 0;
@@ -81,21 +86,21 @@ bool bench_table_print(const struct bench_table *table)
 {
 	bool sane = table->metric_count > 0;
 
-	printf("%-34s %-8s", "median of rounds", "unit");
-	for (unsigned int p = 0; p < table->opt->plugin_count; p++) {
+	printf("\n%s\n%-38s %-8s", table->title, "median of rounds", "unit");
+	for (unsigned int p = 0; p < table->opt.plugin_count; p++) {
 		printf(" %12s %d %7s", "plugin", (int)p, p ? "ratio" : "");
 	}
 	printf("\n");
 	for (unsigned int m = 0; m < table->metric_count; m++) {
 		const struct bench_metric *metric = &table->metrics[m];
 
-		printf("%-34s %-8s", metric->name, metric->unit);
-		for (unsigned int p = 0; p < table->opt->plugin_count; p++) {
-			double value = median(table, p, m);
+		printf("%-38s %-8s", metric->name, metric->unit);
+		for (unsigned int p = 0; p < table->opt.plugin_count; p++) {
+			double value = bench_table_median(table, p, m);
 
 			printf(" %14.2f", value);
-			if (p && median(table, 0, m) > 0) {
-				printf(" %7.2f", ratio(table, p, m));
+			if (p && bench_table_median(table, 0, m) > 0) {
+				printf(" %7.2f", bench_table_ratio(table, p, m));
 			} else {
 				printf(" %7s", "");
 			}
@@ -112,7 +117,7 @@ bool bench_table_print(const struct bench_table *table)
 
 static void json_values(FILE *file, const struct bench_table *table, unsigned int m)
 {
-	for (unsigned int p = 0; p < table->opt->plugin_count; p++) {
+	for (unsigned int p = 0; p < table->opt.plugin_count; p++) {
 		fprintf(file, "%s[", p ? ", " : "");
 		for (unsigned int r = 0; r < table->rounds[p]; r++) {
 			fprintf(file, "%s%.6g", r ? ", " : "", table->values[p][m][r]);
@@ -133,17 +138,14 @@ static void json_string(FILE *file, const char *text)
 	fputc('"', file);
 }
 
-int bench_table_json(const struct bench_table *table, const char *path)
+static void json_table(FILE *file, const struct bench_table *table)
 {
-	FILE *file = fopen(path, "w");
-
-	if (!file) {
-		return -errno;
-	}
-	fprintf(file, "{\"plugins\": [");
-	for (unsigned int p = 0; p < table->opt->plugin_count; p++) {
+	fprintf(file, "{\"title\": ");
+	json_string(file, table->title);
+	fprintf(file, ",\n \"plugins\": [");
+	for (unsigned int p = 0; p < table->opt.plugin_count; p++) {
 		fprintf(file, p ? ", " : "");
-		json_string(file, table->opt->plugins[p]);
+		json_string(file, table->opt.plugins[p]);
 	}
 	fprintf(file, "],\n \"metrics\": [");
 	for (unsigned int m = 0; m < table->metric_count; m++) {
@@ -158,6 +160,41 @@ int bench_table_json(const struct bench_table *table, const char *path)
 		json_values(file, table, m);
 		fprintf(file, "]}");
 	}
-	fprintf(file, "]}\n");
+	fprintf(file, "]}");
+}
+
+int bench_tables_json(struct bench_table *const *tables, unsigned int count, const char *path)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file) {
+		return -errno;
+	}
+	fprintf(file, "[");
+	for (unsigned int i = 0; i < count; i++) {
+		fprintf(file, i ? ",\n" : "");
+		json_table(file, tables[i]);
+	}
+	fprintf(file, "]\n");
 	return fclose(file) ? -EIO : 0;
+}
+
+const char *bench_table_title(const struct bench_table *table)
+{
+	return table->title;
+}
+
+unsigned int bench_table_plugins(const struct bench_table *table)
+{
+	return table->opt.plugin_count;
+}
+
+unsigned int bench_table_size(const struct bench_table *table)
+{
+	return table->metric_count;
+}
+
+const struct bench_metric *bench_table_metric(const struct bench_table *table, unsigned int m)
+{
+	return &table->metrics[m];
 }
