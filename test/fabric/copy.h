@@ -14,8 +14,8 @@ struct fab_list {
 /** What a copy came to. */
 enum fab_copied {
 	FAB_COPIED_OK,
-	FAB_COPIED_GONE,      /* the other process is no more */
-	FAB_COPIED_BUSY,      /* the other process is stopped and has to help (gpu.h): later again */
+	FAB_COPIED_GONE, /* the other process is no more */
+	FAB_COPIED_BUSY, /* the other process is stopped and has to help (gpu.h): later again */
 	FAB_COPIED_BAD_LOCAL, /* memory behind a valid key is not mapped here */
 	FAB_COPIED_BAD_PEER,  /* ... or there */
 };
