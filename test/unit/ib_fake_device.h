@@ -157,7 +157,7 @@ static inline int fake_query_port(struct ibv_context *ctx, uint8_t port, void *o
 	attr->lid = fake.no_link ? 0 : (uint16_t)(10 + port);
 	attr->gid_tbl_len = fake_device(ctx)->gid_count;
 	attr->pkey_tbl_len = 1;
-	attr->active_speed = 64; /* 50 Gb/s a lane */
+	attr->active_speed = 64;                   /* 50 Gb/s a lane */
 	attr->active_width = fake.no_link ? 1 : 2; /* 1 lane or 4 */
 	return 0;
 }
