@@ -53,17 +53,17 @@ static inline void rig_frame(void *arg, struct oob_link *link, const struct fram
 {
 	struct rig *rig = arg;
 
-	if (rig->echo != 0 && frame->type == FRAME_CLOSE) {
+	if (rig->echo != 0 && frame->type == FRAME_FENCED) {
 		assert_int_equal(oob_link_send(link, frame), 0);
 	}
 	pthread_mutex_lock(&rig->lock);
-	if (frame->type == FRAME_CLOSE && frame->dst_comm < RIG_STREAMS) {
+	if (frame->type == FRAME_FENCED && frame->dst_comm < RIG_STREAMS) {
 		uint64_t *next = &rig->stream_next[frame->dst_comm];
 
-		if (frame->close.next_seq != *next + 1) {
+		if (frame->fenced.next_seq != *next + 1) {
 			rig->disorder_count++;
 		}
-		*next = frame->close.next_seq;
+		*next = frame->fenced.next_seq;
 	} else {
 		rig->last = *frame;
 		rig->other_count++;
@@ -205,9 +205,9 @@ static inline void rig_wait_stream(struct rig *rig, unsigned stream, uint64_t le
 /** Send number `number` of stream `stream`. */
 static inline int rig_send(struct oob_link *link, unsigned stream, uint64_t number)
 {
-	struct frame frame = {.type = FRAME_CLOSE, .dst_comm = stream};
+	struct frame frame = {.type = FRAME_FENCED, .dst_comm = stream};
 
-	frame.close.next_seq = number;
+	frame.fenced.next_seq = number;
 	return oob_link_send(link, &frame);
 }
 

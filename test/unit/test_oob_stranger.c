@@ -303,7 +303,7 @@ static void not_introduced(void **state)
 {
 	struct couple *couple = *state;
 	int fd = raw_connect(&couple->b);
-	struct frame frame = {.type = FRAME_CLOSE};
+	struct frame frame = {.type = FRAME_FENCED};
 
 	raw_send_frame(fd, &frame, 1);
 	expect_refusal(fd, -EPROTO, "HELLO");
@@ -334,13 +334,13 @@ static void gap_in_numbers(void **state)
 {
 	struct couple *couple = *state;
 	int fd = raw_connect(&couple->b);
-	struct frame hello, frame = {.type = FRAME_CLOSE, .dst_comm = 1};
+	struct frame hello, frame = {.type = FRAME_FENCED, .dst_comm = 1};
 
 	raw_hello(&couple->b, &hello);
 	hello.hello.attempt = 5;
 	raw_send_frame(fd, &hello, 0);
 	rig_wait(&couple->b, up_count, 2);
-	frame.close.next_seq = 1;
+	frame.fenced.next_seq = 1;
 	raw_send_frame(fd, &frame, 1);
 	raw_send_frame(fd, &frame, 1); /* repeated: dropped */
 	rig_wait_stream(&couple->b, 1, 1);
@@ -358,7 +358,7 @@ static void gap_in_numbers(void **state)
 	fd = raw_connect(&couple->b);
 	raw_send_frame(fd, &hello, 0);
 	rig_wait(&couple->b, up_count, 3);
-	frame.close.next_seq = 2;
+	frame.fenced.next_seq = 2;
 	raw_send_frame(fd, &frame, 2);
 	rig_wait_stream(&couple->b, 1, 2);
 	frame = (struct frame){.type = FRAME_GOODBYE};
