@@ -20,7 +20,8 @@
  * struck off while it looks, and once its bytes are placed: they carry a marker that lands behind
  * them in the same system call (claim_done), whose end is where a stopped engine nearly always is.
  * When it wakes up, its next step fails and it forgets what it saw. In between, and while it
- * finishes, the owner has to wait: a few instructions before the system call and some after.
+ * finishes, the owner has to wait: a few instructions before the system call and some after; an
+ * atomic operation makes one more call, to read, before the one that carries the marker.
  */
 
 #define FAB_CLAIM_LOOK   0ull
