@@ -348,7 +348,7 @@ static void gap_in_numbers(void **state)
 	rig_wait(&couple->b, lost_count, 1);
 	raw_wait_end_ms(fd);
 	close(fd);
-	assert_true(said("CLOSE frame 3 (ack 0) after frame 1"));
+	assert_true(said("FENCED frame 3 (ack 0) after frame 1"));
 	fd = raw_connect(&couple->b);
 	raw_send_frame(fd, &hello, 0);
 	expect_refusal(fd, -EAGAIN, "younger");
