@@ -117,7 +117,7 @@ static void ranges_refused(void **state)
 }
 
 enum {
-	RAIL_BYTES = 35, /* of a rail without a name */
+	RAIL_BYTES = 36, /* of a rail without a name */
 	PATH_BYTES = 10,
 	OPEN_COUNT_AT = 33 /* rail_count in the body of OPEN without a device name */
 };
