@@ -38,3 +38,14 @@ if(NOT BRAID_SANITIZE)
 endif()
 
 install(TARGETS nccl-net-braid LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+
+# NCCL without NCCL_NET_PLUGIN loads libnccl-net.so, and NCCL 2.27 to 2.29 look for that name once
+# the last communicator is gone, whatever the variable said.
+option(BRAID_INSTALL_DEFAULT "Install a link libnccl-net.so: the plugin NCCL takes by itself" OFF)
+if(BRAID_INSTALL_DEFAULT)
+	add_custom_command(TARGET nccl-net-braid POST_BUILD
+		COMMAND "${CMAKE_COMMAND}" -E create_symlink libnccl-net-braid.so
+			"$<TARGET_FILE_DIR:nccl-net-braid>/libnccl-net.so")
+	install(FILES "$<TARGET_FILE_DIR:nccl-net-braid>/libnccl-net.so"
+		DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
