@@ -166,7 +166,11 @@ static inline bool look(struct comm *comm, struct request *req, uint64_t *size_b
 	if (take_done(comm, req, size_bytes)) {
 		return true;
 	}
-	comm_progress(comm, comm->end.now_ns);
+	if (req->type == REQUEST_RECV) {
+		comm_progress_recv(comm, req->seq, comm->end.now_ns);
+	} else {
+		comm_progress(comm, comm->end.now_ns);
+	}
 	return take_done(comm, req, size_bytes);
 }
 
