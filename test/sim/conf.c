@@ -5,7 +5,8 @@
 
 enum {
 	US = 1000,
-	MS = 1000 * US
+	MS = 1000 * US,
+	PROBE_WAIT_MS = 3000 /* repair/rejoin.c */
 };
 
 static void draw_paths(struct sim_conf *c, struct rng *rng)
@@ -227,6 +228,18 @@ static void draw_held(struct sim_conf *c, struct rng *rng)
 	}
 }
 
+/* A probe that came changed is waited for as long as memory may lag behind its HCA; who counts on
+ * that path must have more time than that to find one. */
+static void allow_for_garbled(struct sim_conf *c)
+{
+	for (unsigned int i = 0; i < c->fault_count; i++) {
+		if (c->faults[i].kind == FAULT_GARBLE && c->goal == GOAL_FINISH) {
+			c->limits.no_path_ms += PROBE_WAIT_MS;
+			return;
+		}
+	}
+}
+
 void conf_draw(struct sim_conf *c, uint64_t seed)
 {
 	struct rng rng = {rng_mix(seed + 0x5851f42d4c957f2dull)};
@@ -242,6 +255,7 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	draw_traffic(c, &rng);
 	draw_machines(c, &rng);
 	draw_faults(c, &rng);
+	allow_for_garbled(c);
 	if (rng_chance(&rng, 30)) {
 		draw_repeated_cts(c, &rng);
 	} else if (rng_chance(&rng, 20)) {
