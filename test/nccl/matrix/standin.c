@@ -98,8 +98,15 @@ static int meet(struct standin_comm *comm)
 
 static int board_open(struct standin_comm *comm)
 {
-	int fd = shm_open(comm->id.bytes, O_RDWR | O_CREAT, 0600);
+	const char *folder =
+		getenv("FABRIC_DIR"); /* goes with the run, also when ranks are killed */
+	char path[512];
+	int fd = -1;
 
+	if (folder != NULL &&
+	    snprintf(path, sizeof(path), "%s%s", folder, comm->id.bytes) < (int)sizeof(path)) {
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	}
 	if (fd < 0 || ftruncate(fd, (off_t)sizeof(struct board)) != 0) {
 		return NCCL_SYSTEM;
 	}
@@ -112,7 +119,7 @@ static int board_open(struct standin_comm *comm)
 	int rc = meet(comm);
 
 	if (comm->rank == 0) {
-		shm_unlink(comm->id.bytes);
+		unlink(path);
 	}
 	return rc;
 }
@@ -127,7 +134,7 @@ EXPORT int ncclGetUniqueId(struct nccl_unique_id *id)
 {
 	static unsigned number;
 
-	snprintf(id->bytes, sizeof(id->bytes), "/braid-standin-%d-%u", (int)getpid(), number++);
+	snprintf(id->bytes, sizeof(id->bytes), "/standin-%d-%u", (int)getpid(), number++);
 	return NCCL_SUCCESS;
 }
 
