@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/copy.h"
 
+#include "test/fabric/copy_bytes.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -32,20 +34,6 @@ static uint32_t list_to_iov(const struct fab_list *list, uint64_t len, struct io
 	return used;
 }
 
-static void copy_bytes(void *to, const void *from, size_t len)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len) : : "memory");
-#else
-	volatile char *out = to;
-	const volatile char *in = from;
-
-	while (len-- > 0) {
-		*out++ = *in++;
-	}
-#endif
-}
-
 /* Two lists of the same length in bytes. */
 static void copy_here(const struct iovec *to, uint32_t to_count, const struct iovec *from,
 		      uint32_t from_count)
@@ -57,7 +45,8 @@ static void copy_here(const struct iovec *to, uint32_t to_count, const struct io
 		size_t n = to[t].iov_len - to_pos;
 
 		n = from[f].iov_len - from_pos < n ? from[f].iov_len - from_pos : n;
-		copy_bytes((char *)to[t].iov_base + to_pos, (char *)from[f].iov_base + from_pos, n);
+		fab_copy_bytes((char *)to[t].iov_base + to_pos, (char *)from[f].iov_base + from_pos,
+			       n);
 		to_pos += n;
 		from_pos += n;
 		if (to_pos == to[t].iov_len) {

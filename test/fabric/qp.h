@@ -124,6 +124,19 @@ static inline void *fab_qp_inline(const struct fab_qp *qp, struct fab_swr *wr)
 	return &wr->sge[qp->cap.max_send_sge];
 }
 
+/** What was posted, as the requester's engine reads it; the caller knows that the entry is free and
+ * has room for the list. */
+static inline void fab_rqe_fill(struct fab_rqe *rqe, const struct ibv_recv_wr *wr)
+{
+	rqe->wr_id = wr->wr_id;
+	rqe->sge_count = (uint64_t)wr->num_sge;
+	for (int i = 0; i < wr->num_sge; i++) {
+		rqe->sge[i].addr = wr->sg_list[i].addr;
+		rqe->sge[i].len_bytes = wr->sg_list[i].length;
+		rqe->sge[i].lkey = wr->sg_list[i].lkey;
+	}
+}
+
 static inline struct fab_rqe *fab_qp_rqe(struct fab_inst *inst, struct fab_qp_slot *slot,
 					 uint64_t number)
 {

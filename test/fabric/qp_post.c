@@ -171,7 +171,6 @@ static int recv_one(struct fab_qp *qp, const struct ibv_recv_wr *wr)
 {
 	struct fab_qp_slot *slot = qp->slot;
 	uint64_t tail = atomic_load_explicit(&slot->rq_tail, memory_order_relaxed);
-	struct fab_rqe *rqe;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > slot->rq_max_sge) {
 		return EINVAL;
@@ -180,14 +179,7 @@ static int recv_one(struct fab_qp *qp, const struct ibv_recv_wr *wr)
 	    qp->cap.max_recv_wr) {
 		return ENOMEM;
 	}
-	rqe = fab_qp_rqe(qp->ctx->inst, slot, tail);
-	rqe->wr_id = wr->wr_id;
-	rqe->sge_count = (uint64_t)wr->num_sge;
-	for (int i = 0; i < wr->num_sge; i++) {
-		rqe->sge[i].addr = wr->sg_list[i].addr;
-		rqe->sge[i].len_bytes = wr->sg_list[i].length;
-		rqe->sge[i].lkey = wr->sg_list[i].lkey;
-	}
+	fab_rqe_fill(fab_qp_rqe(qp->ctx->inst, slot, tail), wr);
 	atomic_store_explicit(&slot->rq_tail, tail + 1, memory_order_seq_cst);
 	return 0;
 }

@@ -280,24 +280,11 @@ static int rule_check(const struct parse *parse)
 
 static int word_parse(struct parse *parse, char *word)
 {
-	char *value = strchr(word, '=');
-	int key;
+	struct fab_keys keys = {.names = key_names, .count = KEY_COUNT, .seen = &parse->seen};
+	char *value;
+	int key = fab_key_split(&keys, word, &value, parse->why, parse->why_len);
 
-	if (value == NULL) {
-		snprintf(parse->why, parse->why_len, "'%s' is not of the form key=value", word);
-		return -EINVAL;
-	}
-	*value++ = '\0';
-	key = fab_word_find(word, key_names, KEY_COUNT, "key", parse->why, parse->why_len);
-	if (key < 0) {
-		return -EINVAL;
-	}
-	if ((parse->seen & 1u << key) != 0) {
-		snprintf(parse->why, parse->why_len, "'%s=' is given twice", word);
-		return -EINVAL;
-	}
-	parse->seen |= 1u << key;
-	return key_parse(parse, (enum key)key, value);
+	return key < 0 ? -EINVAL : key_parse(parse, (enum key)key, value);
 }
 
 int fab_rule_parse(const char *text, struct fab_rule_spec *spec, char *why, size_t why_len)

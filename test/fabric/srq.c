@@ -200,7 +200,6 @@ static int recv_one(struct fab_srq *srq, const struct ibv_recv_wr *wr)
 {
 	struct fab_srq_slot *slot = srq->slot;
 	uint64_t tail = atomic_load_explicit(&slot->tail, memory_order_relaxed);
-	struct fab_rqe *rqe;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > slot->max_sge) {
 		return EINVAL;
@@ -208,14 +207,7 @@ static int recv_one(struct fab_srq *srq, const struct ibv_recv_wr *wr)
 	if (tail - atomic_load_explicit(&slot->head, memory_order_seq_cst) >= srq->max_wr) {
 		return ENOMEM;
 	}
-	rqe = entry_at(srq->ctx->inst, slot, tail);
-	rqe->wr_id = wr->wr_id;
-	rqe->sge_count = (uint64_t)wr->num_sge;
-	for (int i = 0; i < wr->num_sge; i++) {
-		rqe->sge[i].addr = wr->sg_list[i].addr;
-		rqe->sge[i].len_bytes = wr->sg_list[i].length;
-		rqe->sge[i].lkey = wr->sg_list[i].lkey;
-	}
+	fab_rqe_fill(entry_at(srq->ctx->inst, slot, tail), wr);
 	atomic_store_explicit(&slot->tail, tail + 1, memory_order_seq_cst);
 	return 0;
 }

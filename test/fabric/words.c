@@ -66,3 +66,26 @@ int fab_number_parse(const char *key, const char *text, uint64_t max, uint64_t *
 	*value = got;
 	return 0;
 }
+
+int fab_key_split(const struct fab_keys *keys, char *word, char **value, char *why, size_t why_len)
+{
+	char *sign = strchr(word, '=');
+	int key;
+
+	if (sign == NULL) {
+		snprintf(why, why_len, "'%s' is not of the form key=value", word);
+		return -1;
+	}
+	*sign = '\0';
+	key = fab_word_find(word, keys->names, keys->count, "key", why, why_len);
+	if (key < 0) {
+		return -1;
+	}
+	if ((*keys->seen & 1u << key) != 0) {
+		snprintf(why, why_len, "'%s=' is given twice", word);
+		return -1;
+	}
+	*keys->seen |= 1u << key;
+	*value = sign + 1;
+	return key;
+}

@@ -17,4 +17,15 @@ int fab_word_find(const char *word, const char *const *names, int count, const c
 int fab_number_parse(const char *key, const char *text, uint64_t max, uint64_t *value, char *why,
 		     size_t why_len);
 
+/** The keys that a line may have, and those it had so far. */
+struct fab_keys {
+	const char *const *names;
+	int count;      /* at most 32 */
+	uint32_t *seen; /* 1 << index */
+};
+
+/** Splits "key=value" in place: the key's index, and *value behind the sign. -1 with the complaint
+ * in `why` when it is no such word, the key is unknown or was there before. */
+int fab_key_split(const struct fab_keys *keys, char *word, char **value, char *why, size_t why_len);
+
 #endif

@@ -84,20 +84,32 @@ static void *next_of(const char *name)
 		memcpy(&(function), &symbol, sizeof(symbol));                                      \
 	} while (0)
 
-/* open(2) and its kin: a mode comes along only when a file may be made. */
+/* A mode comes along only when a file may be made. O_TMPFILE has the bit of O_DIRECTORY in it. */
+static bool takes_mode(int flags)
+{
+	return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+#define MODE_READ(mode, flags)                                                                     \
+	do {                                                                                       \
+		va_list args;                                                                      \
+                                                                                                   \
+		va_start(args, flags);                                                             \
+		if (takes_mode(flags)) {                                                           \
+			(mode) = va_arg(args, mode_t);                                             \
+		}                                                                                  \
+		va_end(args);                                                                      \
+	} while (0)
+
+/* open(2) and its kin. */
 #define OPEN_LIKE(name)                                                                            \
 	int name(const char *path, int flags, ...)                                                 \
 	{                                                                                          \
 		int (*next)(const char *, int, ...);                                               \
 		char made_up[PATH_MAX];                                                            \
 		mode_t mode = 0;                                                                   \
-		va_list args;                                                                      \
                                                                                                    \
-		va_start(args, flags);                                                             \
-		if ((flags & (O_CREAT | O_TMPFILE)) != 0) {                                        \
-			mode = va_arg(args, mode_t);                                               \
-		}                                                                                  \
-		va_end(args);                                                                      \
+		MODE_READ(mode, flags);                                                            \
 		NEXT(next, #name);                                                                 \
 		return next(redirect(path, made_up), flags, mode);                                 \
 	}
@@ -108,13 +120,8 @@ static void *next_of(const char *name)
 		int (*next)(int, const char *, int, ...);                                          \
 		char made_up[PATH_MAX];                                                            \
 		mode_t mode = 0;                                                                   \
-		va_list args;                                                                      \
                                                                                                    \
-		va_start(args, flags);                                                             \
-		if ((flags & (O_CREAT | O_TMPFILE)) != 0) {                                        \
-			mode = va_arg(args, mode_t);                                               \
-		}                                                                                  \
-		va_end(args);                                                                      \
+		MODE_READ(mode, flags);                                                            \
 		NEXT(next, #name);                                                                 \
 		return next(dir_fd, redirect(path, made_up), flags, mode);                         \
 	}

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/tests/gpu/fake_cuda.h"
 
+#include "test/fabric/copy_bytes.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -302,21 +304,6 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, device_ptr from, size_t len, void *str
 	return enqueue(stream, to, open_address(from, len), len);
 }
 
-/* Out of sight of sanitizers, which see nothing of what a GPU's copy engine does either. */
-static void copy_bytes(void *to, const void *from, size_t len)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len) : : "memory");
-#else
-	volatile char *out = to;
-	const volatile char *in = from;
-
-	while (len-- > 0) {
-		*out++ = *in++;
-	}
-#endif
-}
-
 EXPORT int cuStreamSynchronize(void *stream)
 {
 	struct stream *queue = stream;
@@ -328,9 +315,9 @@ EXPORT int cuStreamSynchronize(void *stream)
 		return INVALID_CONTEXT;
 	}
 	if (queue->len != 0) {
-		copy_bytes(queue->to, queue->from, half);
+		fab_copy_bytes(queue->to, queue->from, half);
 		nanosleep(&pause, NULL);
-		copy_bytes(queue->to + half, queue->from + half, queue->len - half);
+		fab_copy_bytes(queue->to + half, queue->from + half, queue->len - half);
 		__atomic_fetch_add(&copy_count, 1, __ATOMIC_RELAXED);
 	}
 	queue->len = 0;
