@@ -1,46 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ib/discover.h"
-#include "ib/rail.h"
-#include "ib_fake.h"
+#include "ib_rails_rig.h"
 #include "ib_tree.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static struct braid_config cfg;
-
-static int setup(void **state)
-{
-	(void)state;
-	fake_reset();
-	config_default(&cfg);
-	return 0;
-}
-
-static struct ib_rails *open_rails(unsigned int want)
-{
-	struct ib_rails *rails = NULL;
-
-	assert_int_equal(ib_rails_open(&cfg, &rails), 0);
-	assert_int_equal(rails->count, want);
-	return rails;
-}
-
-static void close_rails(struct ib_rails *rails)
-{
-	ib_rails_close(rails);
-	assert_int_equal(fake.live_count, 0);
-}
-
-static bool logged(const char *text)
-{
-	return strstr(fake.log, text) != NULL;
-}
 
 static void test_open(void **state)
 {
