@@ -10,8 +10,7 @@
 #include <string.h>
 
 enum {
-	PROBE_BOUND_MS = 3000, /* an HCA gives up after about 0.5 s by default */
-	QUIET_MS = 60000,      /* a path that held this long has a clean record */
+	QUIET_MS = 60000, /* a path that held this long has a clean record */
 	LEVEL_MAX = 16,
 };
 

@@ -4,6 +4,11 @@
 
 #include "repair/end.h"
 
+/** How long a probe may take to be right; an HCA gives up after about 0.5 s by default. */
+enum {
+	PROBE_BOUND_MS = 3000
+};
+
 /**
  * A path that is DOWN comes back (P10), without end and by itself:
  *

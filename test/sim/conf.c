@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/sim/conf.h"
 
+#include "repair/rejoin.h"
+
 #include <string.h>
 
 enum {
 	US = 1000,
-	MS = 1000 * US,
-	PROBE_WAIT_MS = 3000 /* repair/rejoin.c */
+	MS = 1000 * US
 };
 
 static void draw_paths(struct sim_conf *c, struct rng *rng)
@@ -234,7 +235,7 @@ static void allow_for_garbled(struct sim_conf *c)
 {
 	for (unsigned int i = 0; i < c->fault_count; i++) {
 		if (c->faults[i].kind == FAULT_GARBLE && c->goal == GOAL_FINISH) {
-			c->limits.no_path_ms += PROBE_WAIT_MS;
+			c->limits.no_path_ms += PROBE_BOUND_MS;
 			return;
 		}
 	}
