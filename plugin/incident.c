@@ -3,6 +3,7 @@
 #include "include/log.h"
 #include "plugin/comm.h"
 #include "plugin/events.h"
+#include "plugin/path_list.h"
 #include "plugin/runtime.h"
 #include "plugin/sibling.h"
 
@@ -14,7 +15,8 @@
  * message. It is put down under the comm's lock and written once that is free. */
 
 enum {
-	TEXT_MAX = 512
+	PATHS_TEXT_MAX = 512,
+	TEXT_MAX = PATHS_TEXT_MAX + 128
 };
 
 struct incident {
@@ -121,30 +123,13 @@ static void on_down(const struct comm *comm, const struct repair_report *report,
 	}
 }
 
-/* P5: the last word lists every path, what became of it and why. */
-static void list_paths(const struct comm *comm, char *text, size_t size)
-{
-	size_t at = 0;
-
-	for (unsigned int p = 0; p < comm->path_count && at < size; p++) {
-		const struct repair_path *path = &comm->end.paths[p];
-		enum cause cause = path->state == PATH_DOWN ? path->down_cause : path->cause;
-		int len = snprintf(text + at, size - at, "%s%s-%s %s%s%s%s", p ? ", " : "",
-				   comm->paths[p].rail->label, comm->paths[p].peer_rail.name,
-				   path_state_name(path->state), cause ? " (" : "",
-				   cause ? cause_name(cause) : "", cause ? ")" : "");
-
-		at += len > 0 ? (size_t)len : size;
-	}
-}
-
 static void on_failed(const struct comm *comm, const struct repair_report *report,
 		      struct event *event, char action[TEXT_MAX])
 {
-	char paths[TEXT_MAX - 128];
+	char paths[PATHS_TEXT_MAX];
 
 	event->kind = report->cause == CAUSE_PEER_GONE ? EVENT_PEER_GONE : EVENT_COMM_ERROR;
-	list_paths(comm, paths, sizeof(paths));
+	path_list_write(comm, paths, sizeof(paths)); /* P5: the last word names them all */
 	snprintf(action, TEXT_MAX, "%s%sNCCL is told; paths: %s",
 		 report->detail ? report->detail : "", report->detail ? "; " : "", paths);
 }

@@ -2,6 +2,7 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "plugin/comm.h"
+#include "plugin/path_list.h"
 #include "plugin/runtime.h"
 
 #include <setjmp.h>
@@ -18,7 +19,7 @@ enum {
 
 static struct comm comm;
 static struct ib_rail rail = {.label = "mlx5_3:1", .idx = 3};
-static char lines[LINES_MAX][512];
+static char lines[LINES_MAX][LOG_LINE_MAX_BYTES];
 static unsigned int line_count;
 static bool lock_was_free;
 
@@ -100,11 +101,59 @@ static void test_in_order(void **state)
 	assert_int_equal(line_count, 6); /* once */
 }
 
+/* P5: the last word names every path, also when there are as many as there can be. */
+static void test_failed_lists_paths(void **state)
+{
+	static const enum cause causes[] = {CAUSE_RETRY_EXC, CAUSE_PORT_DOWN, CAUSE_STALL};
+	static struct ib_rail rails[PATHS_MAX];
+	char name[2 * RAIL_NAME_MAX];
+
+	(void)state;
+	comm.path_count = PATHS_MAX;
+	for (unsigned int p = 0; p < PATHS_MAX; p++) {
+		snprintf(rails[p].label, sizeof(rails[p].label), "mlx5_%u:1", p);
+		comm.paths[p].rail = &rails[p];
+		snprintf(comm.paths[p].peer_rail.name, RAIL_NAME_MAX, "mlx5_%u", 40 + p);
+		comm.end.paths[p].state = p == 5 ? PATH_PROBING : PATH_DOWN;
+		comm.end.paths[p].down_cause = causes[p % 3];
+	}
+	report(REPAIR_REPORT_FAILED, CAUSE_PEER_GONE);
+	lock_take(&comm.lock);
+	comm_unlock(&comm);
+	assert_int_equal(line_count, 1);
+	for (unsigned int p = 0; p < PATHS_MAX; p++) {
+		snprintf(name, sizeof(name), "mlx5_%u:1-mlx5_%u", p, 40 + p);
+		assert_non_null(strstr(lines[0], name));
+	}
+	assert_non_null(strstr(lines[0], "; PROBING: mlx5_5:1-mlx5_45"));
+	assert_non_null(strstr(lines[0], "DOWN (port down): mlx5_1:1-mlx5_41, mlx5_4:1-mlx5_44, "));
+	assert_null(strstr(lines[0], " more"));
+}
+
+/* Names that do not fit are counted, and the line is whole. */
+static void test_long_names_are_counted(void **state)
+{
+	char text[128];
+
+	(void)state;
+	comm.path_count = 3;
+	for (unsigned int p = 0; p < 3; p++) {
+		comm.paths[p].rail = &rail;
+		memset(comm.paths[p].peer_rail.name, 'x', RAIL_NAME_MAX - 1);
+		comm.end.paths[p].state = PATH_UP;
+	}
+	path_list_write(&comm, text, sizeof(text));
+	assert_int_equal(strncmp(text, "UP: mlx5_3:1-xxx", 16), 0);
+	assert_non_null(strstr(text, "x, and 2 more"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_not_under_the_lock, setup),
 		cmocka_unit_test_setup(test_in_order, setup),
+		cmocka_unit_test_setup(test_failed_lists_paths, setup),
+		cmocka_unit_test_setup(test_long_names_are_counted, setup),
 	};
 
 	log_sink_set(sink);
