@@ -85,29 +85,32 @@ void writer_dir(struct writer *w, const char *format, ...)
 	va_end(args);
 }
 
-void writer_put(struct writer *w, const char *text, const char *format, ...)
+static void put(struct writer *w, const char *text, const char *format, va_list args)
 {
 	char path[PATH_MAX];
-	va_list args;
 
-	va_start(args, format);
 	if (path_make(w, path, format, args)) {
 		file_write(w, path, text);
 	}
+}
+
+void writer_put(struct writer *w, const char *text, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	put(w, text, format, args);
 	va_end(args);
 }
 
 void writer_put_number(struct writer *w, int number, const char *format, ...)
 {
-	char path[PATH_MAX];
 	char text[16];
 	va_list args;
 
 	snprintf(text, sizeof(text), "%d", number);
 	va_start(args, format);
-	if (path_make(w, path, format, args)) {
-		file_write(w, path, text);
-	}
+	put(w, text, format, args);
 	va_end(args);
 }
 
