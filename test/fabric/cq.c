@@ -71,7 +71,7 @@ static void ibv_cq_fill(struct fab_cq *cq, struct fab_ctx *ctx, struct ibv_comp_
 			void *cq_context)
 {
 	cq->ctx = ctx;
-	cq->ibv.context = &ctx->ibv;
+	cq->ibv.context = &ctx->verbs.context;
 	cq->ibv.channel = channel;
 	cq->ibv.cq_context = cq_context;
 	cq->ibv.handle = cq->idx;

@@ -6,6 +6,7 @@
 #include "test/fabric/lib.h"
 
 #include <pthread.h>
+#include <stddef.h>
 
 struct fab_qp;
 struct fab_cq;
@@ -17,7 +18,7 @@ struct fab_srq;
 
 /** An opened device. */
 struct fab_ctx {
-	struct ibv_context ibv; /* first: the caller's pointer */
+	struct verbs_context verbs; /* its `context` is the caller's pointer */
 	struct fab_lib *lib;
 	struct fab_inst *inst;
 	struct fab_port *port; /* port 1 */
@@ -60,7 +61,8 @@ struct fab_ctx {
 
 static inline struct fab_ctx *fab_ctx_of(struct ibv_context *context)
 {
-	return (struct fab_ctx *)(void *)context;
+	return (struct fab_ctx *)(void *)((char *)context -
+					  offsetof(struct fab_ctx, verbs.context));
 }
 
 /** Dead by nic_death, now or before: the adapter does nothing any more for this context. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test/fabric/call.h"
 #include "test/fabric/gpu.h"
+#include "test/fabric/ops.h"
 #include "test/fabric/pipe.h"
 #include "test/fabric/srq.h"
 
@@ -69,31 +70,26 @@ enum ibv_fork_status ibv_is_fork_initialized(void)
 
 static void pipe_close(struct fab_ctx *ctx)
 {
-	close(ctx->ibv.async_fd);
+	close(ctx->verbs.context.async_fd);
 	close(ctx->event_fd);
-}
-
-static struct ibv_mw *refuse_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-	(void)pd;
-	(void)type;
-	(void)fab_unsupported("ibv_alloc_mw");
-	return NULL;
 }
 
 static void ibv_context_fill(struct fab_ctx *ctx, struct ibv_device *device)
 {
-	ctx->ibv.device = device;
-	ctx->ibv.cmd_fd = -1;
-	ctx->ibv.num_comp_vectors = 8;
-	ctx->ibv.ops.alloc_mw = refuse_mw;
-	ctx->ibv.ops.poll_cq = fab_cq_poll;
-	ctx->ibv.ops.req_notify_cq = fab_cq_req_notify;
-	ctx->ibv.ops.post_send = fab_qp_post_send;
-	ctx->ibv.ops.post_recv = fab_qp_post_recv;
-	ctx->ibv.ops.post_srq_recv = fab_srq_post_recv;
-	pthread_mutex_init(&ctx->ibv.mutex, NULL);
-	/* abi_compat stays NULL: the header's wrappers then call the plain symbols. */
+	struct ibv_context *ibv = &ctx->verbs.context;
+
+	fab_ops_refuse(&ctx->verbs);
+	ctx->verbs.sz = sizeof(ctx->verbs);
+	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	ibv->device = device;
+	ibv->cmd_fd = -1;
+	ibv->num_comp_vectors = 8;
+	ibv->ops.poll_cq = fab_cq_poll;
+	ibv->ops.req_notify_cq = fab_cq_req_notify;
+	ibv->ops.post_send = fab_qp_post_send;
+	ibv->ops.post_recv = fab_qp_post_recv;
+	ibv->ops.post_srq_recv = fab_srq_post_recv;
+	pthread_mutex_init(&ibv->mutex, NULL);
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *device)
@@ -121,7 +117,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if ((atomic_load(&ctx->port->flags) & FAB_DEAD) != 0) {
 		goto free_ctx;
 	}
-	rc = fab_pipe_open(&ctx->ibv.async_fd, &ctx->event_fd);
+	rc = fab_pipe_open(&ctx->verbs.context.async_fd, &ctx->event_fd);
 	if (rc != 0) {
 		goto free_ctx;
 	}
@@ -136,7 +132,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (rc != 0) {
 		goto close_inst;
 	}
-	return &ctx->ibv;
+	return &ctx->verbs.context;
 
 close_inst:
 	fab_inst_close(lib->root, lib->dir, ctx->inst);
@@ -163,7 +159,7 @@ int ibv_close_device(struct ibv_context *context)
 	fab_gpu_close(ctx);
 	fab_inst_close(ctx->lib->root, ctx->lib->dir, ctx->inst);
 	pipe_close(ctx);
-	pthread_mutex_destroy(&ctx->ibv.mutex);
+	pthread_mutex_destroy(&ctx->verbs.context.mutex);
 	pthread_mutex_destroy(&ctx->lock);
 	free(ctx);
 	return 0;

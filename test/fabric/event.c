@@ -90,8 +90,8 @@ static bool event_is_of(const void *entry, const void *object)
 void fab_event_withdraw(struct fab_ctx *ctx, const void *object, uint32_t *told)
 {
 	pthread_mutex_lock(&ctx->lock);
-	*told -= fab_pipe_remove(ctx->ibv.async_fd, ctx->event_fd, sizeof(struct ibv_async_event),
-				 event_is_of, object);
+	*told -= fab_pipe_remove(ctx->verbs.context.async_fd, ctx->event_fd,
+				 sizeof(struct ibv_async_event), event_is_of, object);
 	pthread_mutex_unlock(&ctx->lock);
 }
 

@@ -250,10 +250,3 @@ struct fab_lib *fab_lib_get(void)
 	}
 	return &lib;
 }
-
-int fab_unsupported(const char *verb)
-{
-	fab_complain("%s is not emulated", verb);
-	errno = EOPNOTSUPP;
-	return EOPNOTSUPP;
-}

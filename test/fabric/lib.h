@@ -39,7 +39,8 @@ struct fab_lib {
  * or the fault file is wrong; that was said on stderr once. */
 struct fab_lib *fab_lib_get(void);
 
-/** Said once per verb, on stderr; returns EOPNOTSUPP and sets errno to it. */
+/** Said once per verb and process, on stderr, by its first 63 characters; returns EOPNOTSUPP and
+ * sets errno to it. */
 int fab_unsupported(const char *verb);
 
 /** Addresses of (host, rail). */

@@ -3,12 +3,15 @@
 #include "test/fabric/qp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_MSG_BYTES (1ull << 31)
 
 static int opcode_check(enum ibv_wr_opcode opcode)
 {
+	char name[64];
+
 	switch ((int)opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -19,8 +22,8 @@ static int opcode_check(enum ibv_wr_opcode opcode)
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return 0;
 	default:
-		fab_complain("ibv_post_send: opcode %d is not emulated", (int)opcode);
-		return EOPNOTSUPP;
+		snprintf(name, sizeof(name), "ibv_post_send: opcode %d", (int)opcode);
+		return fab_unsupported(name);
 	}
 }
 

@@ -2,6 +2,38 @@
 #include "test/fabric/lib.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* More names than there are verbs: all that was said so far. */
+#define SAID_MAX 256u
+
+static bool said_before(const char *verb)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static char said[SAID_MAX][64];
+	bool found = false;
+	uint32_t i = 0;
+
+	pthread_mutex_lock(&lock);
+	while (i < SAID_MAX && said[i][0] != '\0' && !found) {
+		found = strncmp(said[i++], verb, sizeof(said[0]) - 1) == 0;
+	}
+	if (!found && i < SAID_MAX) {
+		snprintf(said[i], sizeof(said[0]), "%s", verb);
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+int fab_unsupported(const char *verb)
+{
+	if (!said_before(verb)) {
+		fab_complain("%s is not emulated", verb);
+	}
+	errno = EOPNOTSUPP;
+	return EOPNOTSUPP;
+}
 
 /* Verbs that programs link against and that the fabric does not emulate: each says so. */
 

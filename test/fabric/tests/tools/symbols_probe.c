@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Calls functions of a library by name, with nothing but zeros: each must answer that it is not
- * emulated, and name itself in one line on stderr. usage: symbols_probe LIBRARY NAME... */
+ * emulated, each time, and name itself in one line on stderr, once. usage: symbols_probe LIBRARY
+ * NAME... */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,15 +23,21 @@ static void call(void *lib, const char *name)
 		void *symbol;
 		any_fn fn;
 	} it = {.symbol = dlsym(lib, name)};
-	long answer;
 
 	if (it.symbol == NULL) {
 		_exit(2);
 	}
-	errno = 0;
-	answer = it.fn(0, 0, 0, 0, 0, 0);
-	/* The number itself, a null pointer with errno, or nothing at all with errno. */
-	_exit((int32_t)answer == EOPNOTSUPP || errno == EOPNOTSUPP ? 0 : 3);
+	for (int i = 0; i < 2; i++) {
+		long answer;
+
+		errno = 0;
+		answer = it.fn(0, 0, 0, 0, 0, 0);
+		/* The number itself, a null pointer with errno, or nothing at all with errno. */
+		if ((int32_t)answer != EOPNOTSUPP && errno != EOPNOTSUPP) {
+			_exit(3);
+		}
+	}
+	_exit(0);
 }
 
 static int try(void *lib, const char *name)
