@@ -6,22 +6,18 @@
 #include "ib/port.h"
 #include "ib/verbs.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 /* A device while its ports are looked at. */
 struct device_scan {
-	const char *name;
-	struct ibv_context *ctx;
-	struct ibv_pd *pd; /* NULL until the first port is used */
-	struct ibv_device_attr attr;
+	struct ib_device *device;
 	struct pci_place place;
 };
 
 static void left_out(const struct device_scan *dev, unsigned int port, const char *why)
 {
-	LOG_INFO("port %s:%u left out: %s", dev->name, port, why);
+	LOG_INFO("port %s:%u left out: %s", dev->device->name, port, why);
 }
 
 static void seen_add(struct discovery *d, const char *name, unsigned int port)
@@ -71,8 +67,8 @@ static void fill_place(const struct discovery *d, const struct device_scan *dev,
 static const char *fill_port(const struct discovery *d, const struct device_scan *dev,
 			     struct ib_rail *rail)
 {
-	struct gid_port port = {.ctx = dev->ctx,
-				.device = dev->name,
+	struct gid_port port = {.ctx = dev->device->ctx,
+				.device = dev->device->name,
 				.sysfs_root = d->sysfs_root,
 				.port = rail->port};
 	struct port_state state;
@@ -96,28 +92,16 @@ static const char *fill_port(const struct discovery *d, const struct device_scan
 static void fill_device(const struct discovery *d, const struct device_scan *dev,
 			struct ib_rail *rail)
 {
-	(void)snprintf(rail->name, sizeof(rail->name), "%s", dev->name);
-	(void)snprintf(rail->label, sizeof(rail->label), "%s:%u", dev->name, rail->port);
-	rail->rails = d->rails;
-	rail->guid = dev->attr.sys_image_guid;
-	rail->max_qp = (uint32_t)dev->attr.max_qp;
-	rail->max_qp_wr = (uint32_t)dev->attr.max_qp_wr;
-	rail->max_cqe = (uint32_t)dev->attr.max_cqe;
-	rail->relaxed_ordering = d->cfg->ib_relaxed_ordering != 0 && ib_verbs_has_iova2();
-	rail->ctx = dev->ctx;
-	atomic_init(&rail->device_fatal, false);
-	atomic_init(&rail->ptr_support, 0);
-}
+	const char *name = dev->device->name;
 
-/* The domain that all rails of the device share. */
-static const char *open_pd(struct device_scan *dev, struct ib_rail *rail)
-{
-	if (dev->pd == NULL && ib_verbs_alloc_pd(dev->ctx, &dev->pd) != 0) {
-		dev->pd = NULL;
-		return "cannot allocate a protection domain";
-	}
-	rail->pd = dev->pd;
-	return NULL;
+	(void)snprintf(rail->name, sizeof(rail->name), "%s", name);
+	(void)snprintf(rail->label, sizeof(rail->label), "%s:%u", name, rail->port);
+	rail->rails = d->rails;
+	rail->guid = dev->device->attr.sys_image_guid;
+	rail->max_qp = (uint32_t)dev->device->attr.max_qp;
+	rail->relaxed_ordering = d->cfg->ib_relaxed_ordering != 0 && ib_verbs_has_iova2();
+	rail->device = dev->device;
+	atomic_init(&rail->ptr_support, 0);
 }
 
 static void discover_port(struct discovery *d, struct device_scan *dev, uint8_t port)
@@ -128,8 +112,8 @@ static void discover_port(struct discovery *d, struct device_scan *dev, uint8_t 
 	struct ib_rail *rail;
 	char text[128];
 
-	seen_add(d, dev->name, port);
-	if (!ib_hca_filter_match(&d->filter, dev->name, port, &token)) {
+	seen_add(d, dev->device->name, port);
+	if (!ib_hca_filter_match(&d->filter, dev->device->name, port, &token)) {
 		left_out(dev, port, "not selected by NCCL_IB_HCA");
 		return;
 	}
@@ -154,91 +138,60 @@ static void discover_port(struct discovery *d, struct device_scan *dev, uint8_t 
 			why = text;
 		}
 	}
-	if (why == NULL) {
-		why = open_pd(dev, rail);
+	if (why == NULL && ib_device_alloc_pd(dev->device) != 0) {
+		why = "cannot allocate a protection domain";
 	}
 	if (why != NULL) {
 		left_out(dev, port, why);
 		return;
 	}
+	ib_device_hold(dev->device);
 	if (atomic_load_explicit(&rail->port_up, memory_order_relaxed)) {
 		rail->idx = d->rails->count++;
+		rail->first = rail->idx;
 	} else {
 		LOG_INFO("port %s:%u is no device for NCCL: %s; connections use it once it is up",
-			 dev->name, port,
+			 dev->device->name, port,
 			 atomic_load_explicit(&rail->out_why, memory_order_relaxed));
 		d->hidden[d->hidden_count++] = *rail;
 	}
 }
 
-/* Events are taken by a loop that must not block in the library. */
-static int events_nonblocking(const struct ibv_context *ctx)
-{
-	int flags = fcntl(ctx->async_fd, F_GETFL);
-
-	if (flags < 0 || fcntl(ctx->async_fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-		return -errno;
-	}
-	return 0;
-}
-
-static void close_device(struct device_scan *dev)
-{
-	if (dev->pd != NULL) {
-		(void)ib_verbs_dealloc_pd(dev->pd);
-	}
-	(void)ib_verbs_close_device(dev->ctx);
-}
-
 void ib_discover_device(struct discovery *d, struct ibv_device *device)
 {
-	struct device_scan dev = {.name = ib_verbs_device_name(device)};
-	unsigned int before = d->rails->count + d->hidden_count;
+	struct device_scan dev = {.device = NULL};
+	const char *what;
 	int rc;
 
 	if (device->transport_type > IBV_TRANSPORT_IB) {
-		LOG_INFO("device %s left out: no InfiniBand transport (RC queue pairs)", dev.name);
+		LOG_INFO("device %s left out: no InfiniBand transport (RC queue pairs)",
+			 ib_verbs_device_name(device));
 		return;
 	}
-	rc = ib_verbs_open_device(device, &dev.ctx);
+	rc = ib_device_open(device, &dev.device, &what);
 	if (rc != 0) {
-		LOG_WARN("device %s left out: cannot open it: %s", dev.name, strerror(-rc));
+		LOG_WARN("device %s left out: %s: %s", ib_verbs_device_name(device), what,
+			 strerror(-rc));
 		return;
 	}
-	rc = ib_verbs_query_device(dev.ctx, &dev.attr);
-	if (rc == 0) {
-		rc = events_nonblocking(dev.ctx);
-	}
-	if (rc != 0) {
-		LOG_WARN("device %s left out: it does not answer: %s", dev.name, strerror(-rc));
-		close_device(&dev);
-		return;
-	}
-	ib_pci_place_read(d->sysfs_root, dev.name, &dev.place);
-	for (unsigned int port = 1; port <= dev.attr.phys_port_cnt; port++) {
+	ib_pci_place_read(d->sysfs_root, dev.device->name, &dev.place);
+	for (unsigned int port = 1; port <= dev.device->attr.phys_port_cnt; port++) {
 		discover_port(d, &dev, (uint8_t)port);
 	}
-	if (d->rails->count + d->hidden_count == before) {
-		close_device(&dev);
-	}
+	ib_device_put(dev.device); /* closes it, if it gave no rail */
 }
 
-/* Ports of a device that gave no other rail: closed with the last of them that is left out. */
-static void close_unused(const struct discovery *d, const struct ib_rail *rail, unsigned int next)
+/* Rails of one device change together when it is opened again: known by the first of them. */
+static void group_devices(struct ib_rails *rails)
 {
-	struct device_scan dev = {.ctx = rail->ctx, .pd = rail->pd};
+	for (unsigned int i = 0; i < rails->count; i++) {
+		struct ib_rail *rail = &rails->rails[i];
 
-	for (unsigned int i = 0; i < d->rails->count; i++) {
-		if (d->rails->rails[i].ctx == rail->ctx) {
-			return;
+		rail->first = 0;
+		while (rails->rails[rail->first].device != rail->device) {
+			rail->first++;
 		}
 	}
-	for (unsigned int i = next; i < d->hidden_count; i++) {
-		if (d->hidden[i].ctx == rail->ctx) {
-			return;
-		}
-	}
-	close_device(&dev);
 }
 
 void ib_discover_finish(struct discovery *d)
@@ -250,11 +203,12 @@ void ib_discover_finish(struct discovery *d)
 		if (other != NULL) {
 			LOG_INFO("port %s left out: same physical port as %s", rail->label,
 				 other->label);
-			close_unused(d, rail, i + 1);
+			ib_device_put(rail->device);
 			continue;
 		}
 		rail->idx = d->rails->count++;
 		d->rails->rails[rail->idx] = *rail;
 		d->rails->hidden_count++;
 	}
+	group_devices(d->rails);
 }

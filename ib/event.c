@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-int ib_rail_event_fd(const struct ib_rail *rail)
-{
-	return rail->ctx->async_fd;
-}
-
 static void set_fields(struct ib_event *event, enum ib_event_kind kind, enum cause cause)
 {
 	event->kind = kind;
@@ -72,18 +67,22 @@ static void translate(const struct ibv_async_event *raw, struct ib_event *out)
 	}
 }
 
-/* The event is the device's: every rail on it, not only the one that was asked. */
-static void update_rails(struct ib_rail *rail, const struct ib_event *event)
+/* The event is the device's: every rail on it. Late ones of a device that was replaced are of none.
+ */
+static void update_rails(struct ib_rails *rails, struct ib_device *device,
+			 const struct ib_event *event)
 {
-	for (unsigned int i = 0; i < rail->rails->count; i++) {
-		struct ib_rail *other = &rail->rails->rails[i];
+	/* release, here and below: pairs with those who ask whether the rail can be used */
+	if (event->kind == IB_EVENT_DEVICE_FATAL) {
+		atomic_store_explicit(&device->is_fatal, true, memory_order_release);
+	}
+	for (unsigned int i = 0; i < rails->count; i++) {
+		struct ib_rail *other = &rails->rails[i];
 
-		if (other->ctx != rail->ctx) {
+		if (!ib_rail_device_is(other, device)) {
 			continue;
 		}
-		/* release: pairs with those who ask whether the rail can be used */
 		if (event->kind == IB_EVENT_DEVICE_FATAL) {
-			atomic_store_explicit(&other->device_fatal, true, memory_order_release);
 			atomic_store_explicit(&other->port_up, false, memory_order_release);
 		} else if (event->port == other->port && event->kind == IB_EVENT_PORT_DOWN) {
 			atomic_store_explicit(&other->port_up, false, memory_order_release);
@@ -95,14 +94,14 @@ static void update_rails(struct ib_rail *rail, const struct ib_event *event)
 	}
 }
 
-int ib_rail_event_next(struct ib_rail *rail, struct ib_event *out)
+int ib_rail_event_next(struct ib_rails *rails, struct ib_device *device, struct ib_event *out)
 {
 	struct ib_event event = {.kind = IB_EVENT_OTHER, .cause = CAUSE_NONE};
 	struct ibv_async_event raw;
 	int rc;
 
 	memset(&raw, 0, sizeof(raw));
-	rc = ib_verbs_get_event(rail->ctx, &raw);
+	rc = ib_verbs_get_event(device->ctx, &raw);
 	if (rc == -EAGAIN || rc == -EINTR) {
 		return 0;
 	}
@@ -113,7 +112,7 @@ int ib_rail_event_next(struct ib_rail *rail, struct ib_event *out)
 	event.text = ib_verbs_event_name(raw.event_type);
 	/* only after the last look at the QP: destroying it waits for this */
 	ib_verbs_ack_event(&raw);
-	update_rails(rail, &event);
+	update_rails(rails, device, &event);
 	*out = event;
 	return 1;
 }

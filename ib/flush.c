@@ -40,7 +40,7 @@ int ib_flush_create(struct ib_rail *rail, struct ib_mr_cache *cache, const struc
 	if (rc != 0) {
 		return rc;
 	}
-	if ((flush.scratch_mr->rail_mask >> rail->idx & 1u) == 0) {
+	if (!ib_mr_is_on(flush.scratch_mr, rail)) {
 		rc = -EIO;
 		goto free_scratch;
 	}
@@ -81,7 +81,7 @@ int ib_flush_post(struct ib_flush *flush, uint64_t addr, uint32_t rkey, uint64_t
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)flush->scratch,
 		.length = 1,
-		.lkey = flush->scratch_mr->lkeys[flush->qp.rail->idx],
+		.lkey = ib_mr_lkey(flush->scratch_mr, flush->qp.rail),
 	};
 	struct ibv_send_wr wr = {
 		.wr_id = wr_id,

@@ -4,14 +4,19 @@
 #include "ib/verbs.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /*
- * The lock guards the list and the reference counts only. Verbs calls, which block for long on a
- * sick HCA, are made outside of it; two threads that miss at once register twice, which is allowed.
+ * The lock guards the list, the reference counts and `busy` only. Verbs calls, which block for long
+ * on a sick HCA, are made outside of it; two threads that miss at once register twice, which is
+ * allowed. What is in the list is registered with the present device of each rail, or its renewal
+ * is still to come or under way: it is put there only when no device was replaced meanwhile, looked
+ * at under the lock, and a renewal walks the list after the device was replaced.
  */
 struct ib_mr_cache {
 	struct ib_rails *rails;
@@ -49,15 +54,30 @@ int ib_mr_cache_create(struct ib_rails *rails, struct ib_mr_cache **out)
 	return 0;
 }
 
+/* With one device. mr NULL: it could not, or nothing was tried yet. */
+struct registration {
+	struct ib_device *device;
+	struct ibv_mr *mr;
+};
+
+static void unregister(const struct ib_mr *mr, const struct registration *reg)
+{
+	int rc = reg->mr != NULL ? ib_verbs_dereg_mr(reg->mr) : 0;
+
+	if (rc != 0) {
+		LOG_INFO("device %s: deregistering %zu bytes: %s", reg->device->name, mr->len_bytes,
+			 strerror(-rc));
+	}
+	ib_device_put(reg->device);
+}
+
 static void deregister(const struct ib_mr_cache *cache, struct ib_mr *mr)
 {
 	for (unsigned int i = 0; i < cache->rails->count; i++) {
-		int rc = mr->mrs[i] != NULL ? ib_verbs_dereg_mr(mr->mrs[i]) : 0;
-
-		if (rc != 0) {
-			LOG_INFO("rail %s: deregistering %zu bytes: %s",
-				 cache->rails->rails[i].label, mr->len_bytes, strerror(-rc));
-		}
+		unregister(mr, &(struct registration){mr->devices[i], mr->mrs[i]});
+	}
+	if (mr->is_dmabuf && mr->dmabuf.fd >= 0) {
+		(void)close(mr->dmabuf.fd);
 	}
 	free(mr);
 }
@@ -83,74 +103,96 @@ void ib_mr_cache_destroy(struct ib_mr_cache *cache)
 	free(cache);
 }
 
-/* Rail of the same device before this one, whose registration serves both; -1 none. */
-static int shared_rail(const struct ib_rails *rails, unsigned int idx)
-{
-	for (unsigned int i = 0; i < idx; i++) {
-		if (rails->rails[i].pd == rails->rails[idx].pd) {
-			return (int)i;
-		}
-	}
-	return -1;
-}
-
 static int register_rail(const struct ib_rail *rail, const struct mr_range *range,
-			 struct ibv_mr **out)
+			 struct registration *out)
 {
 	unsigned int access =
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-	if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
+	*out = (struct registration){.device = ib_rail_device_get(rail)};
+	if (atomic_load_explicit(&out->device->is_fatal, memory_order_acquire) ||
+	    atomic_load_explicit(&out->device->state, memory_order_acquire) == IB_DEVICE_LEFT) {
 		return -EIO;
 	}
 	if (rail->relaxed_ordering && !range->ordered) {
 		access |= IBV_ACCESS_RELAXED_ORDERING;
 	}
 	if (range->dmabuf != NULL) {
-		return ib_verbs_reg_dmabuf(rail->pd, range->dmabuf, access, out);
+		return ib_verbs_reg_dmabuf(out->device->pd, range->dmabuf, access, &out->mr);
 	}
 	/* an integer on purpose: aligning down may leave the object the caller's pointer is of */
-	return ib_verbs_reg_mr(rail->pd, (void *)range->addr, range->len_bytes, access, out);
+	return ib_verbs_reg_mr(out->device->pd, (void *)range->addr, range->len_bytes, access,
+			       &out->mr);
 }
 
-/* On every rail that can. 0, or the first error when none could. */
+/* The keys of all rails of a device. Returns what was there before. */
+static struct registration replace(const struct ib_rails *rails, unsigned int first,
+				   struct ib_mr *mr, const struct registration *reg)
+{
+	struct registration before = {mr->devices[first], mr->mrs[first]};
+	uint32_t bits = 0;
+
+	for (unsigned int i = first; i < rails->count; i++) {
+		if (rails->rails[i].first != first) {
+			continue;
+		}
+		bits |= 1u << i;
+		if (reg->mr != NULL) {
+			atomic_store_explicit(&mr->lkeys[i], reg->mr->lkey, memory_order_relaxed);
+			atomic_store_explicit(&mr->rkeys[i], reg->mr->rkey, memory_order_relaxed);
+		}
+	}
+	mr->devices[first] = reg->device;
+	mr->mrs[first] = reg->mr;
+	if (reg->mr != NULL) {
+		atomic_fetch_or_explicit(&mr->rail_mask, bits, memory_order_relaxed);
+	} else {
+		atomic_fetch_and_explicit(&mr->rail_mask, ~bits, memory_order_relaxed);
+	}
+	return before;
+}
+
+/* With the present device of a first rail, in place of what there was. */
+static int register_device(const struct ib_rails *rails, unsigned int first,
+			   const struct mr_range *range, struct ib_mr *mr)
+{
+	const struct ib_rail *rail = &rails->rails[first];
+	struct registration reg, before;
+	int rc = register_rail(rail, range, &reg);
+
+	if (rc != 0) {
+		LOG_WARN_LIMITED("rail %s: cannot register %zu bytes%s, it will not carry them: %s",
+				 rail->label, range->len_bytes,
+				 range->dmabuf != NULL ? " of a DMA-BUF" : "", strerror(-rc));
+	}
+	before = replace(rails, first, mr, &reg);
+	unregister(mr, &before);
+	return rc;
+}
+
+/* With the present device of every rail that can. 0, or the first error when none could. */
 static int register_all(const struct ib_rails *rails, const struct mr_range *range,
 			struct ib_mr *mr)
 {
 	int first_rc = rails->count == 0 ? -ENODEV : 0;
 
 	for (unsigned int i = 0; i < rails->count; i++) {
-		int shared = shared_rail(rails, i);
-		int rc;
+		const struct ib_rail *rail = &rails->rails[i];
+		int rc = 0;
 
-		if (shared >= 0) {
-			mr->lkeys[i] = mr->lkeys[shared];
-			mr->rkeys[i] = mr->rkeys[shared];
-			mr->rail_mask |= (mr->rail_mask >> shared & 1u) << i;
-			continue;
+		if (rail->first == i && !ib_rail_device_is(rail, mr->devices[i])) {
+			rc = register_device(rails, i, range, mr);
 		}
-		rc = register_rail(&rails->rails[i], range, &mr->mrs[i]);
-		if (rc != 0) {
-			first_rc = first_rc != 0 ? first_rc : rc;
-			LOG_WARN_LIMITED("rail %s: cannot register %zu bytes%s, it will not carry "
-					 "them: %s",
-					 rails->rails[i].label, range->len_bytes,
-					 range->dmabuf != NULL ? " of a DMA-BUF" : "",
-					 strerror(-rc));
-			continue;
-		}
-		mr->lkeys[i] = mr->mrs[i]->lkey;
-		mr->rkeys[i] = mr->mrs[i]->rkey;
-		mr->rail_mask |= 1u << i;
+		first_rc = first_rc != 0 ? first_rc : rc;
 	}
-	return mr->rail_mask != 0 ? 0 : first_rc;
+	return atomic_load_explicit(&mr->rail_mask, memory_order_relaxed) != 0 ? 0 : first_rc;
 }
 
 static bool covers(const struct ib_mr *mr, const struct mr_range *range)
 {
 	return mr->addr <= range->addr && range->len_bytes <= mr->len_bytes &&
 	       range->addr - mr->addr <= mr->len_bytes - range->len_bytes &&
-	       mr->ordered == range->ordered && mr->dmabuf == (range->dmabuf != NULL);
+	       mr->ordered == range->ordered && mr->is_dmabuf == (range->dmabuf != NULL);
 }
 
 /* Takes a reference. */
@@ -168,6 +210,46 @@ static struct ib_mr *lookup(struct ib_mr_cache *cache, const struct mr_range *ra
 	return mr;
 }
 
+/* False when a device was replaced while it was registered. */
+static bool insert(struct ib_mr_cache *cache, struct ib_mr *mr)
+{
+	const struct ib_rails *rails = cache->rails;
+	bool is_present = true;
+
+	pthread_mutex_lock(&cache->lock);
+	for (unsigned int i = 0; i < rails->count; i++) {
+		const struct ib_rail *rail = &rails->rails[i];
+
+		is_present =
+			is_present && (rail->first != i || ib_rail_device_is(rail, mr->devices[i]));
+	}
+	if (is_present) {
+		mr->next = cache->head;
+		cache->head = mr;
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return is_present;
+}
+
+static struct ib_mr *mr_create(const struct mr_range *range)
+{
+	struct ib_mr *mr = calloc(1, sizeof(*mr));
+
+	if (mr == NULL) {
+		return NULL;
+	}
+	mr->addr = range->addr;
+	mr->len_bytes = range->len_bytes;
+	mr->ordered = range->ordered;
+	mr->ref_count = 1;
+	if (range->dmabuf != NULL) {
+		mr->is_dmabuf = true;
+		mr->dmabuf = *range->dmabuf;
+		mr->dmabuf.fd = fcntl(range->dmabuf->fd, F_DUPFD_CLOEXEC, 0);
+	}
+	return mr;
+}
+
 static int get(struct ib_mr_cache *cache, const struct mr_range *range, struct ib_mr **out)
 {
 	struct ib_mr *mr = lookup(cache, range);
@@ -177,24 +259,17 @@ static int get(struct ib_mr_cache *cache, const struct mr_range *range, struct i
 		*out = mr;
 		return 0;
 	}
-	mr = calloc(1, sizeof(*mr));
+	mr = mr_create(range);
 	if (mr == NULL) {
 		return -ENOMEM;
 	}
-	mr->addr = range->addr;
-	mr->len_bytes = range->len_bytes;
-	mr->ordered = range->ordered;
-	mr->dmabuf = range->dmabuf != NULL;
-	mr->ref_count = 1;
-	rc = register_all(cache->rails, range, mr);
+	do {
+		rc = register_all(cache->rails, range, mr);
+	} while (rc == 0 && !insert(cache, mr));
 	if (rc != 0) {
-		free(mr);
+		deregister(cache, mr);
 		return rc;
 	}
-	pthread_mutex_lock(&cache->lock);
-	mr->next = cache->head;
-	cache->head = mr;
-	pthread_mutex_unlock(&cache->lock);
 	*out = mr;
 	return 0;
 }
@@ -265,9 +340,54 @@ void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr)
 		for (link = &cache->head; *link != mr; link = &(*link)->next) {
 		}
 		*link = mr->next;
+		last = mr->busy == 0; /* else the renewal ends it */
 	}
 	pthread_mutex_unlock(&cache->lock);
 	if (last) {
 		deregister(cache, mr);
 	}
+}
+
+/* Lock held. */
+static struct ib_mr *find_stale(const struct ib_mr_cache *cache, unsigned int first)
+{
+	const struct ib_rail *rail = &cache->rails->rails[first];
+	struct ib_mr *mr = cache->head;
+
+	while (mr != NULL && ib_rail_device_is(rail, mr->devices[first])) {
+		mr = mr->next;
+	}
+	return mr;
+}
+
+void ib_mr_cache_renew(struct ib_mr_cache *cache, unsigned int first, struct ib_mr_renewed *out)
+{
+	struct ib_mr *mr;
+
+	*out = (struct ib_mr_renewed){.count = 0};
+	pthread_mutex_lock(&cache->lock);
+	while ((mr = find_stale(cache, first)) != NULL) {
+		const struct mr_range range = {.addr = mr->addr,
+					       .len_bytes = mr->len_bytes,
+					       .ordered = mr->ordered,
+					       .dmabuf = mr->is_dmabuf ? &mr->dmabuf : NULL};
+		bool is_orphan;
+
+		mr->busy |= 1u << first;
+		pthread_mutex_unlock(&cache->lock);
+		if (register_device(cache->rails, first, &range, mr) == 0) {
+			out->count++;
+		} else {
+			out->failed_count++;
+		}
+		pthread_mutex_lock(&cache->lock);
+		mr->busy &= ~(1u << first);
+		is_orphan = mr->ref_count == 0 && mr->busy == 0;
+		if (is_orphan) {
+			pthread_mutex_unlock(&cache->lock);
+			deregister(cache, mr);
+			pthread_mutex_lock(&cache->lock);
+		}
+	}
+	pthread_mutex_unlock(&cache->lock);
 }

@@ -3,7 +3,9 @@
 #define BRAID_IB_MR_H
 
 #include "ib/rail.h"
+#include "ib/verbs.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,16 +15,40 @@
  * only that rail out of the mask (one line says so); failing on all is an error.
  */
 struct ib_mr {
-	uint32_t rail_mask; /* bit r: registered on rail r */
-	uint32_t lkeys[RAILS_MAX], rkeys[RAILS_MAX];
+	/* of any moment; a rail's change when its device is opened again (ib/reopen.h) */
+	_Atomic uint32_t rail_mask; /* bit r: registered on rail r */
+	_Atomic uint32_t lkeys[RAILS_MAX], rkeys[RAILS_MAX];
 	/* private below: owned by the cache and its lock */
-	struct ibv_mr *mrs[RAILS_MAX]; /* one per device, at its first rail */
+	struct ibv_mr *mrs[RAILS_MAX]; /* one per device, at its first rail; NULL: it could not */
+	struct ib_device *devices[RAILS_MAX]; /* there too, with which that was; a reference */
 	uintptr_t addr;
 	size_t len_bytes;
+	struct ib_dmabuf dmabuf; /* with a descriptor of our own */
 	unsigned int ref_count;
-	bool ordered, dmabuf;
+	uint32_t busy; /* bit of a device's first rail: being registered anew there */
+	bool ordered, is_dmabuf;
 	struct ib_mr *next;
 };
+
+/*
+ * Relaxed: who posts on a rail holds the lock under which that rail was taken into use, and its
+ * keys were there before (ib/reopen.h). For any other they are a hint.
+ */
+
+static inline bool ib_mr_is_on(const struct ib_mr *mr, const struct ib_rail *rail)
+{
+	return atomic_load_explicit(&mr->rail_mask, memory_order_relaxed) >> rail->idx & 1;
+}
+
+static inline uint32_t ib_mr_lkey(const struct ib_mr *mr, const struct ib_rail *rail)
+{
+	return atomic_load_explicit(&mr->lkeys[rail->idx], memory_order_relaxed);
+}
+
+static inline uint32_t ib_mr_rkey(const struct ib_mr *mr, const struct ib_rail *rail)
+{
+	return atomic_load_explicit(&mr->rkeys[rail->idx], memory_order_relaxed);
+}
 
 struct ib_mr_cache;
 
@@ -40,13 +66,25 @@ int ib_mr_get(struct ib_mr_cache *cache, void *addr, size_t len_bytes, bool orde
 
 /**
  * Register a DMA-BUF (ibv_reg_dmabuf_mr(3)); not cached across fds but reference counted by range.
- * The fd may be closed by the caller right after. -EOPNOTSUPP when no rail can.
+ * The fd may be closed by the caller right after: one of our own is kept until it is put, for a
+ * device that is opened again. -EOPNOTSUPP when no rail can.
  */
 int ib_mr_get_dmabuf(struct ib_mr_cache *cache, void *addr, size_t len_bytes, uint64_t offset_bytes,
 		     int fd, struct ib_mr **out);
 
 /** Drop a reference; at zero deregister on every rail. NULL is fine. */
 void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr);
+
+struct ib_mr_renewed {
+	unsigned int count, failed_count;
+};
+
+/**
+ * A device was opened again: register everything in the cache with it, `first` being its first
+ * rail. What cannot be is without its rails from then on, which a line says; what is registered or
+ * put meanwhile is taken care of. For one device one caller at a time. Blocks as verbs do: worker.
+ */
+void ib_mr_cache_renew(struct ib_mr_cache *cache, unsigned int first, struct ib_mr_renewed *out);
 
 /** Bits of NCCL's ptrSupport. */
 enum {

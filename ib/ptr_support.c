@@ -30,11 +30,11 @@ static bool peermem_loaded(void)
 }
 
 /* The driver has the call: it finds fault with the descriptor, not with being asked. */
-static bool dmabuf_known(const struct ib_rail *rail)
+static bool dmabuf_known(const struct ib_device *device)
 {
 	const struct ib_dmabuf nothing = {.fd = -1};
 	struct ibv_mr *mr = NULL;
-	int rc = ib_verbs_reg_dmabuf(rail->pd, &nothing, 0, &mr);
+	int rc = ib_verbs_reg_dmabuf(device->pd, &nothing, 0, &mr);
 
 	if (rc == 0) {
 		(void)ib_verbs_dereg_mr(mr);
@@ -42,33 +42,34 @@ static bool dmabuf_known(const struct ib_rail *rail)
 	return rc != -EOPNOTSUPP && rc != -EPROTONOSUPPORT && rc != 0;
 }
 
-static bool try_peermem(const struct ib_rail *rail, const struct cuda_trial *trial)
+static bool try_peermem(const struct ib_device *device, const struct cuda_trial *trial)
 {
 	struct ibv_mr *mr;
 
-	if (ib_verbs_reg_mr(rail->pd, (void *)(uintptr_t)trial->addr, trial->len_bytes,
+	if (ib_verbs_reg_mr(device->pd, (void *)(uintptr_t)trial->addr, trial->len_bytes,
 			    TRIAL_ACCESS, &mr) != 0) {
 		return false;
 	}
 	return ib_verbs_dereg_mr(mr) == 0;
 }
 
-static bool try_dmabuf(const struct ib_rail *rail, const struct cuda_trial *trial)
+static bool try_dmabuf(const struct ib_device *device, const struct cuda_trial *trial)
 {
 	const struct ib_dmabuf buf = {
 		.iova = trial->addr, .len_bytes = trial->len_bytes, .fd = trial->dmabuf_fd};
 	struct ibv_mr *mr;
 
-	if (trial->dmabuf_fd < 0 || ib_verbs_reg_dmabuf(rail->pd, &buf, TRIAL_ACCESS, &mr) != 0) {
+	if (trial->dmabuf_fd < 0 || ib_verbs_reg_dmabuf(device->pd, &buf, TRIAL_ACCESS, &mr) != 0) {
 		return false;
 	}
 	return ib_verbs_dereg_mr(mr) == 0;
 }
 
 /* What may work on a rail, before GPU memory was tried. */
-static int candidates(const struct ib_rail *rail, bool peermem)
+static int candidates(const struct ib_device *device, bool peermem)
 {
-	return IB_PTR_HOST | (peermem ? IB_PTR_CUDA : 0) | (dmabuf_known(rail) ? IB_PTR_DMABUF : 0);
+	return IB_PTR_HOST | (peermem ? IB_PTR_CUDA : 0) |
+	       (dmabuf_known(device) ? IB_PTR_DMABUF : 0);
 }
 
 static void keep(struct ib_rail *rail, int bits)
@@ -80,15 +81,16 @@ static void keep(struct ib_rail *rail, int bits)
 		 (bits & IB_PTR_DMABUF) != 0 ? ", GPU (DMA-BUF)" : "");
 }
 
-static int try_rail(const struct ib_rail *rail, int bits, const struct cuda_trial *trial)
+static int try_rail(const struct ib_rail *rail, const struct ib_device *device, int bits,
+		    const struct cuda_trial *trial)
 {
-	if ((bits & IB_PTR_CUDA) != 0 && !try_peermem(rail, trial)) {
+	if ((bits & IB_PTR_CUDA) != 0 && !try_peermem(device, trial)) {
 		LOG_INFO("rail %s: a peer memory module is loaded, but registering GPU memory "
 			 "fails",
 			 rail->label);
 		bits &= ~IB_PTR_CUDA;
 	}
-	if ((bits & IB_PTR_DMABUF) != 0 && !try_dmabuf(rail, trial)) {
+	if ((bits & IB_PTR_DMABUF) != 0 && !try_dmabuf(device, trial)) {
 		LOG_INFO("rail %s: the driver knows DMA-BUF, but registering one of GPU memory "
 			 "fails",
 			 rail->label);
@@ -112,6 +114,31 @@ static int known(const struct ib_rails *rails, bool *all)
 	return bits;
 }
 
+/* Of one rail; *trial_rc is -EALREADY until GPU memory was asked for. */
+static void try_support(struct ib_rail *rail, bool peermem, struct cuda_trial *trial, int *trial_rc)
+{
+	struct ib_device *device = ib_rail_device_get(rail);
+	int wanted;
+
+	/* a context whose device has failed is not touched again */
+	if (!ib_device_is_used(device)) {
+		goto put_device;
+	}
+	wanted = candidates(device, peermem);
+	if (wanted == IB_PTR_HOST) {
+		keep(rail, wanted);
+		goto put_device;
+	}
+	if (*trial_rc == -EALREADY) {
+		*trial_rc = ib_cuda_trial_begin(trial);
+	}
+	if (*trial_rc == 0) {
+		keep(rail, try_rail(rail, device, wanted, trial));
+	}
+put_device:
+	ib_device_put(device);
+}
+
 int ib_mr_ptr_support(struct ib_rails *rails)
 {
 	struct cuda_trial trial;
@@ -124,24 +151,7 @@ int ib_mr_ptr_support(struct ib_rails *rails)
 	}
 	peermem = peermem_loaded();
 	for (unsigned int i = 0; i < rails->count; i++) {
-		struct ib_rail *rail = &rails->rails[i];
-		int wanted;
-
-		/* a context whose device has failed is not touched again */
-		if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
-			continue;
-		}
-		wanted = candidates(rail, peermem);
-		if (wanted == IB_PTR_HOST) {
-			keep(rail, wanted);
-			continue;
-		}
-		if (trial_rc == -EALREADY) {
-			trial_rc = ib_cuda_trial_begin(&trial);
-		}
-		if (trial_rc == 0) {
-			keep(rail, try_rail(rail, wanted, &trial));
-		}
+		try_support(&rails->rails[i], peermem, &trial, &trial_rc);
 	}
 	if (trial_rc == 0) {
 		ib_cuda_trial_end(&trial);

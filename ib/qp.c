@@ -6,18 +6,21 @@
 
 #include <string.h>
 
-static int check_depths(const struct ib_rail *rail, const struct ib_qp_opts *opts)
+static int check_depths(const struct ib_qp *qp)
 {
-	if (opts->send_wrs_max > rail->max_qp_wr || opts->recv_wrs_max > rail->max_qp_wr) {
+	const struct ibv_device_attr *attr = &qp->device->attr;
+	uint32_t wrs_max = (uint32_t)attr->max_qp_wr;
+
+	if (qp->send_wrs_max > wrs_max || qp->recv_wrs_max > wrs_max) {
 		LOG_WARN("rail %s: a queue of %u sends and %u receives is wanted, the device "
 			 "allows %u",
-			 rail->label, opts->send_wrs_max, opts->recv_wrs_max, rail->max_qp_wr);
+			 qp->rail->label, qp->send_wrs_max, qp->recv_wrs_max, wrs_max);
 		return -EINVAL;
 	}
-	if (opts->send_wrs_max + opts->recv_wrs_max > rail->max_cqe) {
+	if (qp->send_wrs_max + qp->recv_wrs_max > (uint32_t)attr->max_cqe) {
 		LOG_WARN("rail %s: a completion queue of %u entries is wanted, the device allows "
-			 "%u",
-			 rail->label, opts->send_wrs_max + opts->recv_wrs_max, rail->max_cqe);
+			 "%d",
+			 qp->rail->label, qp->send_wrs_max + qp->recv_wrs_max, attr->max_cqe);
 		return -EINVAL;
 	}
 	return 0;
@@ -37,7 +40,7 @@ static int create_rc(struct ib_qp *qp, uint32_t inline_bytes)
 				.max_inline_data = inline_bytes},
 			.qp_type = IBV_QPT_RC,
 		};
-		int rc = ib_verbs_create_qp(qp->rail->pd, &attr, &qp->qp);
+		int rc = ib_verbs_create_qp(qp->device->pd, &attr, &qp->qp);
 
 		if (rc == 0) {
 			qp->inline_max_bytes = attr.cap.max_inline_data;
@@ -80,16 +83,18 @@ int ib_qp_create(struct ib_rail *rail, const struct ib_qp_opts *opts, struct ib_
 			   .send_wrs_max = opts->send_wrs_max,
 			   .recv_wrs_max = opts->recv_wrs_max};
 	int cqe_count = (int)(opts->send_wrs_max + opts->recv_wrs_max);
-	int rc = check_depths(rail, opts);
+	int rc;
 
+	qp.device = ib_rail_device_get(rail);
+	rc = ib_device_is_used(qp.device) ? check_depths(&qp) : -EIO;
 	if (rc != 0) {
-		return rc;
+		goto put_device;
 	}
-	rc = ib_verbs_create_cq(rail->ctx, cqe_count > 0 ? cqe_count : 1, &qp.cq);
+	rc = ib_verbs_create_cq(qp.device->ctx, cqe_count > 0 ? cqe_count : 1, &qp.cq);
 	if (rc != 0) {
 		LOG_WARN("rail %s: cannot create a completion queue of %d entries: %s", rail->label,
 			 cqe_count, strerror(-rc));
-		return rc;
+		goto put_device;
 	}
 	rc = create_rc(&qp, opts->inline_bytes);
 	if (rc != 0) {
@@ -110,6 +115,8 @@ destroy_qp:
 	(void)ib_verbs_destroy_qp(qp.qp);
 destroy_cq:
 	(void)ib_verbs_destroy_cq(qp.cq);
+put_device:
+	ib_device_put(qp.device);
 	return rc;
 }
 
@@ -151,5 +158,6 @@ void ib_qp_destroy(struct ib_qp *qp)
 		LOG_INFO("rail %s: destroying QP 0x%x: %s", qp->rail->label, qp->qpn,
 			 strerror(-rc));
 	}
+	ib_device_put(qp->device);
 	memset(qp, 0, sizeof(*qp));
 }

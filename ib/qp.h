@@ -14,6 +14,7 @@
  */
 struct ib_qp {
 	struct ib_rail *rail;
+	struct ib_device *device; /* it was made with; a reference */
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
 	uint32_t qpn;
@@ -27,8 +28,9 @@ struct ib_qp_opts {
 };
 
 /**
- * Create CQ and QP and go to INIT. Blocks as verbs do: worker or service thread only.
- * 0, -ENOMEM (or -EAGAIN..., whatever verbs said). ibv_create_qp(3), ibv_modify_qp(3).
+ * Create CQ and QP and go to INIT. Blocks as verbs do: worker or service thread only. 0, -EIO: the
+ * device is reported fatal or given up, -ENOMEM (or -EAGAIN..., whatever verbs said).
+ * ibv_create_qp(3), ibv_modify_qp(3).
  */
 int ib_qp_create(struct ib_rail *rail, const struct ib_qp_opts *opts, struct ib_qp *out);
 

@@ -103,7 +103,7 @@ int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out)
 	if (rails == NULL) {
 		return -ENOMEM;
 	}
-	rc = -pthread_mutex_init(&rails->addr_lock, NULL);
+	rc = -pthread_mutex_init(&rails->lock, NULL);
 	if (rc != 0) {
 		goto free_rails;
 	}
@@ -119,21 +119,10 @@ int ib_rails_open(const struct braid_config *cfg, struct ib_rails **out)
 	return 0;
 
 destroy_lock:
-	(void)pthread_mutex_destroy(&rails->addr_lock);
+	(void)pthread_mutex_destroy(&rails->lock);
 free_rails:
 	free(rails);
 	return rc;
-}
-
-/* Is this the first rail of its device? */
-static bool owns_device(const struct ib_rails *rails, unsigned int idx)
-{
-	for (unsigned int i = 0; i < idx; i++) {
-		if (rails->rails[i].ctx == rails->rails[idx].ctx) {
-			return false;
-		}
-	}
-	return true;
 }
 
 void ib_rails_close(struct ib_rails *rails)
@@ -142,19 +131,40 @@ void ib_rails_close(struct ib_rails *rails)
 		return;
 	}
 	for (unsigned int i = 0; i < rails->count; i++) {
-		struct ib_rail *rail = &rails->rails[i];
-		int rc = 0;
-
-		if (owns_device(rails, i)) {
-			rc = ib_verbs_dealloc_pd(rail->pd);
-			rc = ib_verbs_close_device(rail->ctx) != 0 ? -EBUSY : rc;
-		}
-		if (rc != 0) {
-			LOG_INFO("rail %s: closing its device: %s", rail->label, strerror(-rc));
-		}
+		ib_device_put(rails->rails[i].device);
 	}
-	(void)pthread_mutex_destroy(&rails->addr_lock);
+	(void)pthread_mutex_destroy(&rails->lock);
 	free(rails);
+}
+
+struct ib_device *ib_rail_device_get(const struct ib_rail *rail)
+{
+	struct ib_device *device;
+
+	pthread_mutex_lock(&rail->rails->lock);
+	device = ib_device_hold(rail->device);
+	pthread_mutex_unlock(&rail->rails->lock);
+	return device;
+}
+
+bool ib_rail_device_is(const struct ib_rail *rail, const struct ib_device *device)
+{
+	bool is_same;
+
+	pthread_mutex_lock(&rail->rails->lock);
+	is_same = rail->device == device;
+	pthread_mutex_unlock(&rail->rails->lock);
+	return is_same;
+}
+
+bool ib_rail_is_fatal(const struct ib_rail *rail)
+{
+	bool is_fatal;
+
+	pthread_mutex_lock(&rail->rails->lock);
+	is_fatal = atomic_load_explicit(&rail->device->is_fatal, memory_order_acquire);
+	pthread_mutex_unlock(&rail->rails->lock);
+	return is_fatal;
 }
 
 void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out)
@@ -175,7 +185,7 @@ void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out)
 
 unsigned int ib_rail_distance(const struct ib_rail *a, const struct ib_rail *b)
 {
-	if (a == b || a->ctx == b->ctx || a->dev_path == NULL || b->dev_path == NULL) {
+	if (a->first == b->first || a->dev_path == NULL || b->dev_path == NULL) {
 		return 0;
 	}
 	if ((a->guid != 0 && a->guid == b->guid) ||

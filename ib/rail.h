@@ -2,6 +2,7 @@
 #ifndef BRAID_IB_RAIL_H
 #define BRAID_IB_RAIL_H
 
+#include "ib/device.h"
 #include "include/cause.h"
 #include "include/config.h"
 #include "include/limits.h"
@@ -23,9 +24,9 @@ struct ib_rail_addr {
 };
 
 /**
- * A rail: one local HCA port with its chosen GID. Opened once per process; immutable afterwards but
- * for `addr` and the fields marked atomic. NCCL sees each rail as one device, with the same name,
- * guid, port, pciPath and speed as its built-in IB transport would report.
+ * A rail: one local HCA port with its chosen GID. Found once per process; immutable afterwards but
+ * for `addr`, `device` and the fields marked atomic. NCCL sees each rail as one device, with the
+ * same name, guid, port, pciPath and speed as its built-in IB transport would report.
  */
 struct ib_rail {
 	unsigned int idx; /* in the table, = NCCL device number */
@@ -34,26 +35,27 @@ struct ib_rail {
 	uint8_t port;
 	uint8_t link_layer; /* enum rail_link_layer */
 	uint16_t pkey_index;
-	struct ib_rail_addr addr; /* under rails->addr_lock: use ib_rail_addr_get() */
+	struct ib_rail_addr addr; /* under rails->lock: use ib_rail_addr_get() */
 	uint64_t guid;            /* sys_image_guid as NCCL reports it */
 	int nccl_port; /* what NCCL is told: port + number of earlier rails with this PCI path */
 	int rail_id, plane_id;       /* from NCCL_IB_HCA (name:port:rail:plane), -1 unknown */
 	_Atomic uint32_t speed_mbps; /* of a port that was out, as it was read last */
-	uint32_t max_qp, max_qp_wr, max_cqe;
+	uint32_t max_qp;
 	char *pci_path; /* realpath, function digit zeroed as NCCL does; NULL if none; lives for
 			   ever */
 	const char *dev_path; /* realpath of the device as it is, NULL if none; lives for ever */
 	const char *pf_path;  /* the same of its physical function; its own if it is none */
 	int numa_node;        /* -1 unknown */
 	bool relaxed_ordering;
-	struct ibv_context *ctx; /* shared by the rails of one device */
-	struct ibv_pd *pd;       /* shared by the rails of one device */
+	/* shared by the rails of one device; a reference. Under rails->lock, as it may be opened
+	 * again: use ib_rail_device_get() */
+	struct ib_device *device;
+	unsigned int first; /* index of the first rail of the same device */
 	_Atomic bool port_up;
 	_Atomic bool is_read;          /* address and speed are those of an ACTIVE port */
 	_Atomic(const char *) out_why; /* said last; static, NULL: it was not out */
-	_Atomic bool device_fatal;
-	_Atomic int ptr_support; /* see ib_mr_ptr_support(); of this rail, 0 until tried */
-	struct ib_rails *rails;  /* table it is in */
+	_Atomic int ptr_support;       /* see ib_mr_ptr_support(); of this rail, 0 until tried */
+	struct ib_rails *rails;        /* table it is in */
 };
 
 struct ib_rails {
@@ -62,7 +64,7 @@ struct ib_rails {
 	 * were found. Connections use them once they are. */
 	unsigned int hidden_count;
 	struct ib_rail rails[RAILS_MAX];
-	pthread_mutex_t addr_lock; /* addr of every rail; held for a copy only */
+	pthread_mutex_t lock; /* addr and device of every rail; held for a copy only */
 };
 
 /**
@@ -91,12 +93,19 @@ void ib_rail_describe(const struct ib_rail *rail, struct rail_desc *out);
 /** Copy of the rail's present address. Any thread. */
 void ib_rail_addr_get(const struct ib_rail *rail, struct ib_rail_addr *out);
 
+/** The rail's present device, with a reference for the caller. Any thread. */
+struct ib_device *ib_rail_device_get(const struct ib_rail *rail);
+/** Is it still this one? Any thread. */
+bool ib_rail_device_is(const struct ib_rail *rail, const struct ib_device *device);
+/** Was the present device reported fatal? Any thread. */
+bool ib_rail_is_fatal(const struct ib_rail *rail);
+
 /**
  * Ask the device again, before a rail is used that was out: its GID may have moved to another
  * index, or be another one. Updates the address, the speed and port_up; *moved says whether the
  * address is not what it was (then a peer has to be told). 0: usable. -ENETDOWN: port not ACTIVE,
  * without a GID, or with nothing but a link-local one in place of its address, logged when that is
- * news. -EIO: device fatal. Blocks on device files: worker only.
+ * news. -EIO: device fatal or given up; then it is not asked. Blocks on device files: worker only.
  */
 int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved);
 
@@ -121,15 +130,12 @@ struct ib_event {
 	const char *text; /* name of the verbs event, static */
 };
 
-/** Non-blocking event fd of the rail's device (ibv_context.async_fd, set O_NONBLOCK). */
-int ib_rail_event_fd(const struct ib_rail *rail);
-
 /**
- * Take, acknowledge and translate one event of the rail's device, and keep port_up and
- * device_fatal of all rails of that device up to date. A CQ error is reported as QP_FATAL with the
- * number of the QP it serves. 1 event, 0 none, -errno (the device is gone: stop watching). Loop
- * thread. ibv_get_async_event(3).
+ * Take, acknowledge and translate one event of a device of these rails, and keep port_up of the
+ * rails that are its ports and its own is_fatal up to date. A CQ error is reported as QP_FATAL with
+ * the number of the QP it serves. 1 event, 0 none, -errno (the device is gone: stop watching its
+ * async_fd). Loop thread. ibv_get_async_event(3).
  */
-int ib_rail_event_next(struct ib_rail *rail, struct ib_event *out);
+int ib_rail_event_next(struct ib_rails *rails, struct ib_device *device, struct ib_event *out);
 
 #endif

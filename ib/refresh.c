@@ -11,9 +11,9 @@ void ib_rail_addr_get(const struct ib_rail *rail, struct ib_rail_addr *out)
 {
 	struct ib_rails *rails = rail->rails;
 
-	pthread_mutex_lock(&rails->addr_lock);
+	pthread_mutex_lock(&rails->lock);
 	*out = rail->addr;
-	pthread_mutex_unlock(&rails->addr_lock);
+	pthread_mutex_unlock(&rails->lock);
 }
 
 static bool addr_equal(const struct ib_rail_addr *a, const struct ib_rail_addr *b)
@@ -44,10 +44,11 @@ static bool is_address_lost(const struct port_state *now, const union ibv_gid *b
 	       ib_gid_is_link_local(&now->addr.gid);
 }
 
-int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved)
+static int refresh(struct ib_rail *rail, const struct ib_device *device,
+		   const struct braid_config *cfg, bool *moved)
 {
-	struct gid_port port = {.ctx = rail->ctx,
-				.device = rail->name,
+	struct gid_port port = {.ctx = device->ctx,
+				.device = device->name,
 				.sysfs_root = PCI_SYSFS_ROOT,
 				.port = rail->port};
 	struct ib_rail_addr before;
@@ -55,10 +56,6 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 	struct port_state now;
 	const char *why;
 
-	/* never touch a context again whose device has failed */
-	if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
-		return -EIO;
-	}
 	ib_rail_addr_get(rail, &before);
 	/* The address of a port that was down is not worth keeping: it may be a makeshift. */
 	keep = atomic_load_explicit(&rail->is_read, memory_order_acquire) ? &before.gid : NULL;
@@ -84,9 +81,9 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 	atomic_store_explicit(&rail->speed_mbps, now.speed_mbps, memory_order_relaxed);
 	*moved = !addr_equal(&before, &now.addr);
 	if (*moved) {
-		pthread_mutex_lock(&rail->rails->addr_lock);
+		pthread_mutex_lock(&rail->rails->lock);
 		rail->addr = now.addr;
-		pthread_mutex_unlock(&rail->rails->addr_lock);
+		pthread_mutex_unlock(&rail->rails->lock);
 		log_moved(rail, &before, &now.addr);
 		ib_gid_warn(&port, cfg, &now.picked);
 	}
@@ -94,4 +91,14 @@ int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *
 	atomic_store_explicit(&rail->is_read, true, memory_order_release);
 	atomic_store_explicit(&rail->port_up, true, memory_order_release);
 	return 0;
+}
+
+int ib_rail_refresh(struct ib_rail *rail, const struct braid_config *cfg, bool *moved)
+{
+	struct ib_device *device = ib_rail_device_get(rail);
+	/* never ask a context again whose device has failed */
+	int rc = ib_device_is_used(device) ? refresh(rail, device, cfg, moved) : -EIO;
+
+	ib_device_put(device);
+	return rc;
 }

@@ -19,7 +19,7 @@ static uint32_t key_mask(const struct comm *comm, const struct memory *memory)
 	uint32_t mask = 0;
 
 	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
-		mask |= (memory->mr->rail_mask >> comm->paths[p].rail->idx & 1) << p;
+		mask |= (uint32_t)ib_mr_is_on(memory->mr, comm->paths[p].rail) << p;
 	}
 	return mask;
 }
@@ -67,10 +67,10 @@ static void fill_recv(const struct comm *comm, const struct memory *memory, void
 	out->key_mask = 0;
 	memset(out->rkeys, 0, sizeof(out->rkeys));
 	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
-		unsigned int rail = comm->paths[p].rail->idx;
+		const struct ib_rail *rail = comm->paths[p].rail;
 
-		out->key_mask |= (memory->mr->rail_mask >> rail & 1) << p;
-		out->rkeys[p] = memory->mr->rkeys[rail];
+		out->key_mask |= (uint32_t)ib_mr_is_on(memory->mr, rail) << p;
+		out->rkeys[p] = ib_mr_rkey(memory->mr, rail);
 	}
 }
 

@@ -88,11 +88,10 @@ static int post_reads(struct comm *comm, struct request *req, void *data, uint64
 				   .idx = (uint32_t)(req - comm->requests)};
 
 		if (comm->end.paths[p].state != PATH_UP ||
-		    !(req->memory->mr->rail_mask >> path->rail->idx & 1)) {
+		    !ib_mr_is_on(req->memory->mr, path->rail)) {
 			continue;
 		}
-		if (!path->has_flush &&
-		    atomic_load_explicit(&path->rail->device_fatal, memory_order_acquire)) {
+		if (!path->has_flush && ib_rail_is_fatal(path->rail)) {
 			repair_end_fault(&comm->end, p, CAUSE_DEVICE_FATAL, now_ns);
 			continue;
 		}
@@ -102,7 +101,7 @@ static int post_reads(struct comm *comm, struct request *req, void *data, uint64
 			return comm_error(comm);
 		}
 		if (ib_flush_post(&path->flush, (uint64_t)(uintptr_t)data,
-				  req->memory->mr->rkeys[path->rail->idx], wr_id_pack(id))) {
+				  ib_mr_rkey(req->memory->mr, path->rail), wr_id_pack(id))) {
 			repair_end_fault(&comm->end, p, CAUSE_POST_FAILED, now_ns);
 			continue;
 		}

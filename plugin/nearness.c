@@ -10,7 +10,7 @@ enum {
 
 static bool is_dead(const struct ib_rail *rail)
 {
-	return atomic_load_explicit(&rail->device_fatal, memory_order_acquire);
+	return ib_rail_is_fatal(rail);
 }
 
 static bool is_up(const struct ib_rail *rail)

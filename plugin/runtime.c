@@ -85,38 +85,48 @@ bool runtime_fini(void)
 	return last && used;
 }
 
+void runtime_unwatch(struct runtime *rt, struct device_watch *watch)
+{
+	if (watch->device) {
+		oob_watch_stop(rt->loop, &watch->watch);
+		ib_device_put(watch->device);
+		watch->device = NULL;
+	}
+}
+
+void runtime_watch(struct runtime *rt, unsigned int first)
+{
+	struct device_watch *watch = &rt->watches[first];
+	const struct ib_rail *rail = &rt->rails->rails[first];
+	struct ib_device *device = ib_rail_device_get(rail);
+
+	*watch = (struct device_watch){
+		.watch = {.fd = device->ctx->async_fd, .fn = watch_device_event, .arg = watch},
+		.rail = rail,
+		.device = device};
+	if (oob_watch_start(rt->loop, &watch->watch)) {
+		LOG_WARN("%s: cannot watch for device events", rail->label);
+		runtime_unwatch(rt, watch);
+	}
+}
+
 static void stop_watches(void *arg)
 {
 	struct runtime *rt = arg;
 
 	oob_timer_set(rt->loop, &rt->tick, 0);
 	for (unsigned int i = 0; i < rt->rails->count; i++) {
-		if (rt->watches[i].fn) {
-			oob_watch_stop(rt->loop, &rt->watches[i]);
-		}
+		runtime_unwatch(rt, &rt->watches[i]);
 	}
 }
 
-/* One watch per device: rails of one device share its event descriptor. */
 static void start_watches(void *arg)
 {
 	struct runtime *rt = arg;
 
 	for (unsigned int i = 0; i < rt->rails->count; i++) {
-		struct ib_rail *rail = &rt->rails->rails[i];
-		bool first = true;
-
-		for (unsigned int j = 0; j < i; j++) {
-			first = first && rt->rails->rails[j].ctx != rail->ctx;
-		}
-		rt->watches[i] = (struct oob_watch){0};
-		if (first) {
-			rt->watches[i] = (struct oob_watch){
-				.fd = ib_rail_event_fd(rail), .fn = watch_rail_event, .arg = rail};
-			if (oob_watch_start(rt->loop, &rt->watches[i])) {
-				LOG_WARN("%s: cannot watch for device events", rail->label);
-				rt->watches[i].fn = NULL;
-			}
+		if (rt->rails->rails[i].first == i) {
+			runtime_watch(rt, i);
 		}
 	}
 	rt->tick = (struct oob_timer){.fn = watch_tick, .arg = rt};

@@ -12,6 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Events of one device. Loop thread. */
+struct device_watch {
+	struct oob_watch watch;
+	const struct ib_rail *rail; /* its first */
+	struct ib_device *device;   /* a reference; NULL: not watched */
+};
+
 /**
  * What the process has once: configuration and rails from the first plugin_init on, threads and the
  * listening socket only while there is a listener or a comm (P11: no thread outlives the last one).
@@ -29,7 +36,7 @@ struct runtime {
 	struct worker *rail_workers[RAILS_MAX]; /* fences */
 	struct oob_timer tick;                  /* loop thread */
 	uint32_t tick_ms;                       /* loop thread; its period */
-	struct oob_watch watches[RAILS_MAX];    /* loop thread */
+	struct device_watch watches[RAILS_MAX]; /* loop thread; by first rail */
 };
 
 struct runtime *runtime_instance(void);
@@ -55,9 +62,13 @@ void runtime_put(void);
 /** Some comm repairs: tick fast until none does. Any thread. */
 void runtime_repair_begins(void);
 
+/* Loop thread. Watch the events of a first rail's present device; no more of those of a device. */
+void runtime_watch(struct runtime *rt, unsigned int first);
+void runtime_unwatch(struct runtime *rt, struct device_watch *watch);
+
 /* plugin/watch.c; loop thread */
 extern const struct oob_handlers watch_link_handlers;
-void watch_rail_event(void *rail);
+void watch_device_event(void *watch);
 void watch_tick(void *runtime);
 
 enum {

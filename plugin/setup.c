@@ -44,13 +44,18 @@ static void run_job(struct comm *comm, void (*fn)(void *arg))
 	worker_post(runtime_instance()->setup, &comm->setup_job);
 }
 
+static struct ib_rail *rail_of(const struct comm *comm, unsigned int local)
+{
+	return &runtime_instance()->rails->rails[comm->rail_idx[local]];
+}
+
 static void describe_area(const struct comm *comm, const void *start, size_t len_bytes,
 			  struct frame_area *out)
 {
 	out->addr = (uint64_t)(uintptr_t)start;
 	out->len_bytes = (uint32_t)len_bytes;
 	for (unsigned int i = 0; i < comm->rail_count; i++) {
-		out->rkeys[i] = comm->rings.mr->rkeys[comm->rail_idx[i]];
+		out->rkeys[i] = ib_mr_rkey(comm->rings.mr, rail_of(comm, i));
 	}
 }
 
@@ -72,7 +77,7 @@ static void describe_rails(const struct comm *comm, char dev[RAIL_NAME_MAX], uin
 static void look_again(struct comm *comm, unsigned int i)
 {
 	struct runtime *rt = runtime_instance();
-	struct ib_rail *rail = &rt->rails->rails[comm->rail_idx[i]];
+	struct ib_rail *rail = rail_of(comm, i);
 	struct rail_desc *desc = &comm->rail_descs[i];
 	uint8_t dist = desc->dist;
 	bool moved;
@@ -97,7 +102,7 @@ static int get_rings(struct comm *comm)
 	}
 	for (unsigned int i = 0; i < comm->rail_count; i++) {
 		look_again(comm, i);
-		if ((comm->rings.mr->rail_mask >> comm->rail_idx[i] & 1) &&
+		if (ib_mr_is_on(comm->rings.mr, rail_of(comm, i)) &&
 		    worker_start(workers[comm->rail_idx[i]]) == 0) {
 			comm->rail_descs[kept] = comm->rail_descs[i];
 			comm->rail_idx[kept++] = comm->rail_idx[i];

@@ -185,13 +185,13 @@ const struct oob_handlers watch_link_handlers = {
 };
 
 struct rail_fault {
-	const struct ib_rail *rail; /* whose device reported it */
+	const struct ib_device *device; /* that reported it */
 	struct ib_event event;
 };
 
 static bool concerns(const struct rail_fault *fault, const struct comm_path *path)
 {
-	if (!path->qp.qp || path->rail->ctx != fault->rail->ctx) {
+	if (!path->qp.qp || path->qp.device != fault->device) {
 		return false;
 	}
 	switch (fault->event.kind) {
@@ -219,8 +219,8 @@ static void hint_paths(struct comm *comm, void *arg)
 	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
 	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
-		if (comm->paths[p].rail->ctx == back->rail->ctx &&
-		    comm->paths[p].rail->port == back->event.port) {
+		if (comm->paths[p].rail->port == back->event.port &&
+		    ib_rail_device_is(comm->paths[p].rail, back->device)) {
 			repair_rejoin_hint(&comm->end, p, now_ns);
 		}
 	}
@@ -242,13 +242,15 @@ static void fault_paths(struct comm *comm, void *arg)
 	comm_unlock(comm);
 }
 
-void watch_rail_event(void *arg)
+void watch_device_event(void *arg)
 {
-	struct ib_rail *rail = arg;
-	struct rail_fault fault = {.rail = rail};
+	struct device_watch *watch = arg;
+	const struct ib_rail *rail = watch->rail;
+	struct rail_fault fault = {.device = watch->device};
+	struct runtime *rt = runtime_instance();
 	int rc;
 
-	while ((rc = ib_rail_event_next(rail, &fault.event)) == 1) {
+	while ((rc = ib_rail_event_next(rt->rails, watch->device, &fault.event)) == 1) {
 		LOG_INFO("%s: device event: %s (port %u)", rail->label, fault.event.text,
 			 fault.event.port);
 		if (fault.event.kind == IB_EVENT_PORT_UP ||
@@ -260,11 +262,8 @@ void watch_rail_event(void *arg)
 		}
 	}
 	if (rc < 0) {
-		struct runtime *rt = runtime_instance();
-
 		LOG_WARN("%s: no more device events: %s", rail->label, strerror(-rc));
-		oob_watch_stop(rt->loop, &rt->watches[rail->idx]);
-		rt->watches[rail->idx].fn = NULL;
+		runtime_unwatch(rt, watch);
 	}
 }
 

@@ -80,7 +80,7 @@ static int post_whole(struct comm_path *path, const struct repair_piece *piece,
 				 .flags = IB_WRITE_SIGNALED | IB_WRITE_WITH_IMM};
 
 	if (piece->len_bytes > 0) {
-		write.lkey = memory->mr->lkeys[path->rail->idx];
+		write.lkey = ib_mr_lkey(memory->mr, path->rail);
 		/* Inline data is read by the CPU, so not from GPU memory. */
 		if (memory->type == NCCL_PTR_HOST) {
 			write.flags |= inline_flag(path, piece->len_bytes);
@@ -112,7 +112,7 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 	ib_write_fill(&(struct ib_write){.wr_id = piece->part_wr_id,
 					 .local_addr = piece->local_addr,
 					 .remote_addr = piece->remote_addr,
-					 .lkey = memory->mr->lkeys[path->rail->idx],
+					 .lkey = ib_mr_lkey(memory->mr, path->rail),
 					 .rkey = piece->rkey,
 					 .len_bytes = piece->len_bytes},
 		      &wrs[0], &sges[0]);
@@ -121,7 +121,7 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 				   .local_addr = (uint64_t)(uintptr_t)record,
 				   .remote_addr = comm->peer_record_addr +
 						  piece->record_idx * sizeof(struct wire_record),
-				   .lkey = comm->rings.mr->lkeys[path->rail->idx],
+				   .lkey = ib_mr_lkey(comm->rings.mr, path->rail),
 				   .rkey = path->record_rkey,
 				   .len_bytes = WIRE_RECORD_BYTES,
 				   .imm = piece->imm,
@@ -142,7 +142,7 @@ static int op_post_cts(void *ctx, unsigned int p, unsigned int slot, uint64_t wr
 		.wr_id = wr_id,
 		.local_addr = (uint64_t)(uintptr_t)&comm->rings.cts[slot],
 		.remote_addr = comm->peer_cts_addr + slot * sizeof(struct wire_cts),
-		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.lkey = ib_mr_lkey(comm->rings.mr, path->rail),
 		.rkey = path->cts_rkey,
 		.len_bytes = len,
 		.flags = (signalled ? IB_WRITE_SIGNALED : 0u) | inline_flag(path, len),
@@ -160,7 +160,7 @@ static int op_post_ack(void *ctx, unsigned int p, uint64_t next_seq, uint64_t wr
 		.wr_id = wr_id,
 		.local_addr = (uint64_t)(uintptr_t)ack,
 		.remote_addr = comm->peer_ack_addr + p * sizeof(struct wire_ack),
-		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.lkey = ib_mr_lkey(comm->rings.mr, path->rail),
 		.rkey = path->ack_rkey,
 		.len_bytes = sizeof(struct wire_ack),
 		.flags = (signalled ? IB_WRITE_SIGNALED : 0u) |
@@ -196,7 +196,7 @@ static int op_post_probe(void *ctx, unsigned int p, uint64_t wr_id)
 		.local_addr = (uint64_t)(uintptr_t)comm->rings.probes_out +
 			      (uint64_t)p * WIRE_PROBE_BYTES,
 		.remote_addr = comm->peer_probe_addr + (uint64_t)p * WIRE_PROBE_BYTES,
-		.lkey = comm->rings.mr->lkeys[path->rail->idx],
+		.lkey = ib_mr_lkey(comm->rings.mr, path->rail),
 		.rkey = path->probe_rkey,
 		.len_bytes = WIRE_PROBE_BYTES,
 		.flags = IB_WRITE_SIGNALED,
@@ -221,12 +221,12 @@ static int op_post_recvs(void *ctx, unsigned int p, uint64_t wr_id, unsigned int
  * A dying HCA refuses verbs calls, and the event that reports it fatal is read by the loop thread
  * at about the same time. This thread serves only this rail, so it can look for a while.
  */
-static bool is_device_fatal(const struct ib_rail *rail)
+static bool is_device_fatal(const struct ib_device *device)
 {
 	static const struct timespec pause = {.tv_nsec = NS_PER_MS};
 
 	for (unsigned int i = 0; i < FATAL_WAIT_MS; i++) {
-		if (atomic_load_explicit(&rail->device_fatal, memory_order_acquire)) {
+		if (atomic_load_explicit(&device->is_fatal, memory_order_acquire)) {
 			return true;
 		}
 		nanosleep(&pause, NULL);
@@ -243,7 +243,7 @@ static void fence_job(void *arg)
 	uint64_t now_ns;
 
 	if (ib_qp_fence(&path->qp)) {
-		outcome = is_device_fatal(path->rail) ? FENCE_DEAD : FENCE_REFUSED;
+		outcome = is_device_fatal(path->qp.device) ? FENCE_DEAD : FENCE_REFUSED;
 	}
 	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
@@ -266,7 +266,7 @@ static void cut_job(void *arg)
 	comm_poll_path(comm, path->idx, clock_mono_ns());
 	comm_unlock(comm);
 	rc = ib_qp_reset(&path->qp);
-	if (rc && is_device_fatal(path->rail)) {
+	if (rc && is_device_fatal(path->qp.device)) {
 		rc = 0;
 	}
 	lock_take(&comm->lock);

@@ -409,7 +409,7 @@ static void event_ours(void)
 	struct ib_event event;
 
 	for (unsigned int i = 0; i < RAILS; i++) {
-		CHECK(ib_rail_event_next(&me.rails->rails[i], &event) == 0 ||
+		CHECK(ib_rail_event_next(me.rails, me.rails->rails[i].device, &event) == 0 ||
 		      event.kind == IB_EVENT_OTHER || event.kind == IB_EVENT_GID_CHANGE);
 	}
 }

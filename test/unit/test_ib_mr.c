@@ -148,7 +148,7 @@ static void test_one_rail_cannot(void **state)
 	assert_non_null(strstr(fake.log, "WARN NET/Braid rail fab0:1: cannot register 4096 bytes"));
 	ib_mr_put(cache, mr);
 	fake.reg_fail_device = NULL;
-	atomic_store(&rails->rails[1].device_fatal, true);
+	atomic_store(&rails->rails[1].device->is_fatal, true);
 	mr = get(0, 8, true);
 	assert_int_equal(mr->rail_mask, 1);
 	ib_mr_put(cache, mr);

@@ -9,7 +9,7 @@ static int next_event(struct ib_rail *rail, enum ibv_event_type type, struct ib_
 {
 	fake.event.event_type = type;
 	fake.has_event = true;
-	return ib_rail_event_next(rail, out);
+	return ib_rail_event_next(rail->rails, rail->device, out);
 }
 
 static void test_left_out(void **state)
@@ -172,7 +172,7 @@ static void test_hidden_twin(void **state)
 	assert_true(make_cards());
 	d.sysfs_root = tree_root;
 	d.rails = rails;
-	assert_int_equal(pthread_mutex_init(&rails->addr_lock, NULL), 0);
+	assert_int_equal(pthread_mutex_init(&rails->lock, NULL), 0);
 	fake.devices[1].state = IBV_PORT_DOWN;
 	for (unsigned int i = 3; i-- > 0;) {
 		ib_discover_device(&d, &fake_handles[i]);

@@ -19,12 +19,12 @@ static void test_open(void **state)
 	assert_int_equal(rail->speed_mbps, 200000);
 	assert_int_equal(rail->guid, 0xabc1);
 	assert_int_equal(rail->nccl_port, 1);
-	assert_int_equal(rail->max_qp_wr, 1024);
+	assert_int_equal(rail->device->attr.max_qp_wr, 1024);
 	assert_true(rail->relaxed_ordering);
 	assert_null(rail->pci_path);
 	assert_int_equal(rail->numa_node, -1);
 	assert_true(atomic_load(&rail->port_up));
-	assert_true((fcntl(ib_rail_event_fd(rail), F_GETFL) & O_NONBLOCK) != 0);
+	assert_true((fcntl(rail->device->ctx->async_fd, F_GETFL) & O_NONBLOCK) != 0);
 	ib_rail_describe(rail, &desc);
 	assert_string_equal(desc.name, "fab1");
 	assert_int_equal(desc.lid, 11);
@@ -44,7 +44,7 @@ static void test_two_ports_share_device(void **state)
 	fake.device_count = 1;
 	fake.devices[0].port_count = 2;
 	rails = open_rails(2);
-	assert_ptr_equal(rails->rails[0].pd, rails->rails[1].pd);
+	assert_ptr_equal(rails->rails[0].device, rails->rails[1].device);
 	assert_string_equal(rails->rails[1].label, "fab0:2");
 	close_rails(rails);
 }
@@ -283,7 +283,7 @@ static void test_refresh_out(void **state)
 	assert_true(atomic_load(&rail->port_up));
 	fake.devices[0].link_layer = IBV_LINK_LAYER_ETHERNET;
 	assert_int_equal(ib_rail_refresh(rail, &cfg, &moved), -ENETDOWN);
-	atomic_store(&rail->device_fatal, true);
+	atomic_store(&rail->device->is_fatal, true);
 	calls = fake.call_count;
 	assert_int_equal(ib_rail_refresh(rail, &cfg, &moved), -EIO);
 	assert_int_equal(fake.call_count, calls); /* the context is not touched again */
@@ -294,7 +294,7 @@ static int next_event(struct ib_rail *rail, enum ibv_event_type type, struct ib_
 {
 	fake.event.event_type = type;
 	fake.has_event = true;
-	return ib_rail_event_next(rail, out);
+	return ib_rail_event_next(rail->rails, rail->device, out);
 }
 
 static void test_port_events(void **state)
@@ -305,7 +305,7 @@ static void test_port_events(void **state)
 	(void)state;
 	fake.devices[0].port_count = 2;
 	rails = open_rails(3);
-	assert_int_equal(ib_rail_event_next(&rails->rails[0], &event), 0);
+	assert_int_equal(ib_rail_event_next(rails, rails->rails[0].device, &event), 0);
 	fake.event.element.port_num = 2;
 	assert_int_equal(next_event(&rails->rails[0], IBV_EVENT_PORT_ERR, &event), 1);
 	assert_int_equal(event.kind, IB_EVENT_PORT_DOWN);
@@ -323,9 +323,9 @@ static void test_port_events(void **state)
 	assert_int_equal(event.kind, IB_EVENT_GID_CHANGE);
 	assert_int_equal(next_event(&rails->rails[0], IBV_EVENT_DEVICE_FATAL, &event), 1);
 	assert_int_equal(event.kind, IB_EVENT_DEVICE_FATAL);
-	assert_true(atomic_load(&rails->rails[0].device_fatal));
-	assert_true(atomic_load(&rails->rails[1].device_fatal));
-	assert_false(atomic_load(&rails->rails[2].device_fatal));
+	assert_true(atomic_load(&rails->rails[0].device->is_fatal));
+	assert_true(atomic_load(&rails->rails[1].device->is_fatal));
+	assert_false(atomic_load(&rails->rails[2].device->is_fatal));
 	assert_int_equal(fake.events_out, 0);
 	close_rails(rails);
 }
@@ -365,7 +365,7 @@ static void test_qp_events(void **state)
 	assert_int_equal(event.qpn, 0);
 	fake.fail_at = fake.call_count + 1;
 	fake.fail_errno = EIO;
-	assert_int_equal(ib_rail_event_next(&rails->rails[0], &event), -EIO);
+	assert_int_equal(ib_rail_event_next(rails, rails->rails[0].device, &event), -EIO);
 	assert_int_equal(fake.events_out, 0);
 	close_rails(rails);
 }
