@@ -37,25 +37,26 @@ void fab_gate_leave(struct fab_gate *gate)
 }
 
 /* How often one placement counts for the rule: 0, 1, or 2 for a loopback seen from both sides. */
-static uint64_t rule_weight(const struct fab_gate *gate, const struct fab_rule *rule)
+static uint64_t rule_weight(const struct fab_gate *gate, uint64_t word)
 {
-	const struct fab_port *port = fab_root_port(gate->root, rule->spec.host, rule->spec.rail);
+	const struct fab_port *port = fab_rule_port(gate->root, word);
+	uint32_t dirs = fab_rule_byte(word, FAB_RULE_DIRS);
 	uint64_t weight = 0;
 
-	if (gate->tx_locked && port == gate->tx && (rule->spec.dirs & 1u << FAB_TX) != 0) {
+	if (gate->tx_locked && port == gate->tx && (dirs & 1u << FAB_TX) != 0) {
 		weight++;
 	}
 	if ((gate->rx_locked || (gate->tx_locked && gate->rx == gate->tx)) && port == gate->rx &&
-	    (rule->spec.dirs & 1u << FAB_RX) != 0) {
+	    (dirs & 1u << FAB_RX) != 0) {
 		weight++;
 	}
 	return weight;
 }
 
-static bool rule_waits(const struct fab_rule *rule, enum fab_trigger trigger)
+static bool rule_waits(uint64_t word, enum fab_trigger trigger)
 {
-	return atomic_load_explicit(&rule->state, memory_order_acquire) == FAB_RULE_ARMED &&
-	       rule->spec.trigger == trigger;
+	return fab_rule_byte(word, FAB_RULE_STATE) == FAB_RULE_ARMED &&
+	       fab_rule_byte(word, FAB_RULE_TRIGGER) == trigger;
 }
 
 static bool rules_count(const struct fab_gate *gate, enum fab_trigger trigger, enum fab_edge edge,
@@ -69,20 +70,21 @@ static bool rules_count(const struct fab_gate *gate, enum fab_trigger trigger, e
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		struct fab_rule *rule = &gate->root->rules[i];
+		uint64_t word = fab_rule_word(rule);
 		uint64_t weight;
 
-		if (!rule_waits(rule, trigger) ||
-		    (trigger == FAB_TRIG_IMMS && rule->spec.edge != edge)) {
+		if (!rule_waits(word, trigger) ||
+		    (trigger == FAB_TRIG_IMMS && fab_rule_byte(word, FAB_RULE_EDGE) != edge)) {
 			continue;
 		}
 		/* a rule of another port is counted under that port's lock, by others */
-		weight = rule_weight(gate, rule);
+		weight = rule_weight(gate, word);
 		if (weight == 0) {
 			continue;
 		}
 		rule->seen += amount * weight;
 		if (rule->seen >= rule->spec.count) {
-			fab_rule_fire(gate->root, gate->dir, i);
+			fab_rule_fire(gate->root, gate->dir, i, word);
 			fired = true;
 		}
 	}
@@ -98,13 +100,14 @@ uint64_t fab_gate_allow(const struct fab_gate *gate, uint64_t want)
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		const struct fab_rule *rule = &gate->root->rules[i];
+		uint64_t word = fab_rule_word(rule);
 		uint64_t weight;
 		uint64_t left;
 
-		if (!rule_waits(rule, FAB_TRIG_BYTES)) {
+		if (!rule_waits(word, FAB_TRIG_BYTES)) {
 			continue;
 		}
-		weight = rule_weight(gate, rule);
+		weight = rule_weight(gate, word);
 		if (weight == 0) {
 			continue;
 		}

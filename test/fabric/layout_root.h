@@ -14,7 +14,7 @@
  */
 
 #define FAB_MAGIC         0x42524146u
-#define FAB_VERSION       3u
+#define FAB_VERSION       4u
 #define FAB_MAX_HOSTS     64u
 #define FAB_MAX_RAILS     16u
 #define FAB_MAX_INSTS     65536u
@@ -126,8 +126,20 @@ enum fab_edge {
 enum fab_rule_state {
 	FAB_RULE_FREE,
 	FAB_RULE_ARMED,
+	FAB_RULE_DUE, /* by time: placements go through the gate until it fires */
 	FAB_RULE_FIRING,
 	FAB_RULE_FIRED,
+};
+
+/* Bytes of fab_rule.word, from the lowest; above them 16 bits that count how often it was armed. */
+enum fab_rule_byte {
+	FAB_RULE_STATE,
+	FAB_RULE_TRIGGER, /* what it waits for now: `after_ms` and a flap end on FAB_TRIG_MS */
+	FAB_RULE_EDGE,
+	FAB_RULE_DIRS,
+	FAB_RULE_HOST,
+	FAB_RULE_RAIL,
+	FAB_RULE_BYTE_COUNT,
 };
 
 #define FAB_DIR_BOTH (1u << FAB_TX | 1u << FAB_RX)
@@ -164,12 +176,16 @@ struct fab_rule_spec {
 	char text[FAB_RULE_TEXT_LEN];
 };
 
+/*
+ * Who looks for rules that wait, with no lock or with that of one port, decides by `word` alone.
+ * Who takes the word from a waiting state to FAB_RULE_FIRING owns the rest until the next store of
+ * the word. Before that, spec.count and `seen` belong to the holder of the gate of the rule's port.
+ */
 struct fab_rule {
-	_Atomic uint32_t state;
-	struct fab_rule_spec spec;
-	uint64_t seen;                /* what the trigger counted so far; under the port's gate */
+	_Atomic uint64_t word;
 	_Atomic uint64_t deadline_ns; /* FAB_TRIG_MS */
-	_Atomic uint32_t gated;       /* ... which is due: placements go through the gate */
+	struct fab_rule_spec spec;    /* never changed while the rule lives */
+	uint64_t seen;                /* what the trigger counted so far */
 	uint32_t event_type;          /* what firing has to tell */
 	uint32_t phase;               /* of a flap: how often it changed the port */
 };

@@ -48,18 +48,59 @@ static void fired_record(struct fab_root *root, const char *dir, uint32_t idx)
 {
 	const struct fab_rule *rule = &root->rules[idx];
 	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
-	uint32_t at = atomic_fetch_add_explicit(&root->fired_count, 1, memory_order_relaxed);
-	struct fab_fired *fired = &root->fired[at % FAB_MAX_FIRED];
+	struct fab_fired now = {
+		.rule_idx = idx, .t_ns = fab_now_ns(), .seen = rule->seen, .spec = rule->spec};
+	struct fab_fired *fired;
+	uint32_t at;
 
-	fired->rule_idx = idx;
-	fired->t_ns = fab_now_ns();
-	fired->seen = rule->seen;
 	for (uint32_t d = 0; d < FAB_DIR_COUNT; d++) {
-		fired->bytes[d] = atomic_load_explicit(&port->bytes[d], memory_order_relaxed);
+		now.bytes[d] = atomic_load_explicit(&port->bytes[d], memory_order_relaxed);
 	}
-	fired->spec = rule->spec;
+	fab_mutex_lock(&root->lock); /* the place in the table was another's before */
+	at = atomic_fetch_add_explicit(&root->fired_count, 1, memory_order_relaxed);
+	fired = &root->fired[at % FAB_MAX_FIRED];
+	fired->rule_idx = now.rule_idx;
+	fired->t_ns = now.t_ns;
+	fired->seen = now.seen;
+	memcpy(fired->bytes, now.bytes, sizeof(fired->bytes));
+	fired->spec = now.spec;
 	atomic_store_explicit(&fired->ready, at + 1, memory_order_release);
-	fired_log(dir, fired);
+	fab_mutex_unlock(&root->lock);
+	fired_log(dir, &now);
+}
+
+_Static_assert(FAB_MAX_HOSTS <= 256 && FAB_MAX_RAILS <= 256, "a byte each");
+
+/* A new word: state and trigger as given, the rest from what the rule is. By its owner. */
+static uint64_t word_store(struct fab_rule *rule, enum fab_rule_state state,
+			   enum fab_trigger trigger)
+{
+	uint64_t armed_count = fab_rule_word(rule) >> 8 * FAB_RULE_BYTE_COUNT;
+	uint64_t word = (uint64_t)state << 8 * FAB_RULE_STATE |
+			(uint64_t)trigger << 8 * FAB_RULE_TRIGGER |
+			(uint64_t)rule->spec.edge << 8 * FAB_RULE_EDGE |
+			(uint64_t)rule->spec.dirs << 8 * FAB_RULE_DIRS |
+			(uint64_t)rule->spec.host << 8 * FAB_RULE_HOST |
+			(uint64_t)rule->spec.rail << 8 * FAB_RULE_RAIL;
+
+	armed_count += state == FAB_RULE_ARMED;
+	word |= armed_count << 8 * FAB_RULE_BYTE_COUNT;
+	atomic_store_explicit(&rule->word, word, memory_order_release);
+	return word;
+}
+
+/* From a word that was seen to another state. False: it changed meanwhile. */
+static bool word_move(struct fab_rule *rule, uint64_t word, enum fab_rule_state state)
+{
+	return atomic_compare_exchange_strong(&rule->word, &word, (word & ~0xffull) | state);
+}
+
+static bool waits_for_time(uint64_t word)
+{
+	uint32_t state = fab_rule_byte(word, FAB_RULE_STATE);
+
+	return (state == FAB_RULE_ARMED || state == FAB_RULE_DUE) &&
+	       fab_rule_byte(word, FAB_RULE_TRIGGER) == FAB_TRIG_MS;
 }
 
 static void deadline_refresh(struct fab_root *root)
@@ -70,8 +111,7 @@ static void deadline_refresh(struct fab_root *root)
 	for (uint32_t i = 0; i < count; i++) {
 		struct fab_rule *rule = &root->rules[i];
 
-		if (atomic_load_explicit(&rule->state, memory_order_acquire) == FAB_RULE_ARMED &&
-		    rule->spec.trigger == FAB_TRIG_MS &&
+		if (waits_for_time(fab_rule_word(rule)) &&
 		    (next_ns == 0 || atomic_load(&rule->deadline_ns) < next_ns)) {
 			next_ns = atomic_load(&rule->deadline_ns);
 		}
@@ -108,36 +148,35 @@ static uint64_t flap_next_ns(struct fab_rule *rule)
 /* It fires (again) at that time. */
 static void arm_at(struct fab_root *root, const char *dir, struct fab_rule *rule, uint64_t at_ns)
 {
-	rule->spec.trigger = FAB_TRIG_MS;
 	atomic_store(&rule->deadline_ns, at_ns);
-	atomic_store_explicit(&rule->state, FAB_RULE_ARMED, memory_order_release);
+	word_store(rule, FAB_RULE_ARMED, FAB_TRIG_MS);
 	fab_mutex_lock(&root->lock);
 	deadline_refresh(root);
 	fab_mutex_unlock(&root->lock);
 	ring_everybody(root, dir);
 }
 
-/* Placements need not go through the gate for this rule any more. */
-static void ungate(struct fab_root *root, struct fab_rule *rule)
+/* Placements need not go through the gate any more for a rule that waited with that word. */
+static void ungate(struct fab_root *root, uint64_t word)
 {
-	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
-
-	if (fab_rule_counts(rule->spec.trigger) || atomic_exchange(&rule->gated, 0) != 0) {
-		atomic_fetch_sub_explicit(&port->armed_count, 1, memory_order_seq_cst);
+	if (fab_rule_counts(fab_rule_byte(word, FAB_RULE_TRIGGER)) ||
+	    fab_rule_byte(word, FAB_RULE_STATE) == FAB_RULE_DUE) {
+		atomic_fetch_sub_explicit(&fab_rule_port(root, word)->armed_count, 1,
+					  memory_order_seq_cst);
 	}
 }
 
-void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx)
+void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx, uint64_t word)
 {
 	struct fab_rule *rule = &root->rules[idx];
-	uint32_t armed = FAB_RULE_ARMED;
 	uint64_t next_ns;
 
-	if (!atomic_compare_exchange_strong(&rule->state, &armed, FAB_RULE_FIRING)) {
+	if (!word_move(rule, word, FAB_RULE_FIRING)) {
 		return;
 	}
-	if (rule->spec.args[FAB_ARG_AFTER_MS] != 0 && fab_rule_counts(rule->spec.trigger)) {
-		ungate(root, rule);
+	if (rule->spec.args[FAB_ARG_AFTER_MS] != 0 &&
+	    fab_rule_counts(fab_rule_byte(word, FAB_RULE_TRIGGER))) {
+		ungate(root, word);
 		arm_at(root, dir, rule,
 		       fab_now_ns() + rule->spec.args[FAB_ARG_AFTER_MS] * 1000000ull);
 		return;
@@ -145,12 +184,12 @@ void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx)
 	fab_action_apply(root, rule);
 	fired_record(root, dir, idx);
 	fab_action_tell(root, dir, rule);
-	ungate(root, rule);
+	ungate(root, word);
 	next_ns = flap_next_ns(rule);
 	if (next_ns != 0) {
 		arm_at(root, dir, rule, next_ns);
 	} else {
-		atomic_store_explicit(&rule->state, FAB_RULE_FIRED, memory_order_release);
+		word_store(rule, FAB_RULE_FIRED, rule->spec.trigger);
 	}
 }
 
@@ -158,6 +197,8 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 		 uint32_t *rule_idx)
 {
 	struct fab_port *port = fab_root_port(root, spec->host, spec->rail);
+	struct fab_rule *rule;
+	uint64_t word;
 	uint32_t count;
 	uint32_t idx = 0;
 
@@ -166,8 +207,8 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 	idx = count;
 	if (idx == FAB_MAX_RULES) { /* a fired rule is history, kept in fired[] */
 		for (idx = 0; idx < count; idx++) {
-			if (atomic_load_explicit(&root->rules[idx].state, memory_order_acquire) ==
-			    FAB_RULE_FIRED) {
+			word = fab_rule_word(&root->rules[idx]);
+			if (fab_rule_byte(word, FAB_RULE_STATE) == FAB_RULE_FIRED) {
 				break;
 			}
 		}
@@ -176,12 +217,12 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 		fab_mutex_unlock(&root->lock);
 		return -ENOSPC;
 	}
-	root->rules[idx].spec = *spec;
-	root->rules[idx].seen = 0;
-	root->rules[idx].phase = 0;
-	atomic_store(&root->rules[idx].deadline_ns, fab_now_ns() + spec->count * 1000000ull);
-	atomic_store(&root->rules[idx].gated, 0);
-	atomic_store_explicit(&root->rules[idx].state, FAB_RULE_ARMED, memory_order_release);
+	rule = &root->rules[idx];
+	rule->spec = *spec;
+	rule->seen = 0;
+	rule->phase = 0;
+	atomic_store(&rule->deadline_ns, fab_now_ns() + spec->count * 1000000ull);
+	word = word_store(rule, FAB_RULE_ARMED, spec->trigger);
 	if (idx == count) {
 		atomic_store_explicit(&root->rule_count, count + 1, memory_order_release);
 	}
@@ -193,7 +234,7 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 	}
 	fab_mutex_unlock(&root->lock);
 	if (spec->trigger == FAB_TRIG_NOW) {
-		fab_rule_fire(root, dir, idx);
+		fab_rule_fire(root, dir, idx, word);
 	} else if (spec->trigger == FAB_TRIG_MS) {
 		ring_everybody(root, dir);
 	}
@@ -205,20 +246,28 @@ int fab_rule_add(struct fab_root *root, const char *dir, const struct fab_rule_s
 
 /* A rule is due by time. It fires between two placements like those that count, so that the bytes
  * it is recorded at are the bytes it found. */
-static void time_up(struct fab_root *root, const char *dir, uint32_t idx, uint64_t now_ns)
+static void time_up(struct fab_root *root, const char *dir, uint32_t idx, uint64_t word)
 {
 	struct fab_rule *rule = &root->rules[idx];
-	struct fab_port *port = fab_root_port(root, rule->spec.host, rule->spec.rail);
+	struct fab_port *port = fab_rule_port(root, word);
+	uint64_t deadline_ns = atomic_load(&rule->deadline_ns);
+	uint64_t now_ns = fab_now_ns();
 	bool held;
 
-	if (atomic_exchange(&rule->gated, 1) == 0) {
+	if (fab_rule_byte(word, FAB_RULE_STATE) == FAB_RULE_ARMED) {
+		if (!atomic_compare_exchange_strong(&rule->deadline_ns, &deadline_ns,
+						    now_ns + GATE_SOON_NS)) {
+			return; /* somebody else is at it */
+		}
 		atomic_fetch_add_explicit(&port->armed_count, 1, memory_order_seq_cst);
-		atomic_store(&rule->deadline_ns, now_ns + GATE_SOON_NS);
+		if (!word_move(rule, word, FAB_RULE_DUE)) {
+			atomic_fetch_sub_explicit(&port->armed_count, 1, memory_order_seq_cst);
+		}
 		return;
 	}
 	held = fab_mutex_trylock(&port->gate);
-	if (held || now_ns > atomic_load(&rule->deadline_ns) + GATE_MAX_NS) {
-		fab_rule_fire(root, dir, idx);
+	if (held || now_ns > deadline_ns + GATE_MAX_NS) {
+		fab_rule_fire(root, dir, idx, word);
 	}
 	if (held) {
 		fab_mutex_unlock(&port->gate);
@@ -235,12 +284,10 @@ void fab_rule_tick(struct fab_root *root, const char *dir, uint64_t now_ns)
 	}
 	count = atomic_load_explicit(&root->rule_count, memory_order_acquire);
 	for (uint32_t i = 0; i < count; i++) {
-		struct fab_rule *rule = &root->rules[i];
+		uint64_t word = fab_rule_word(&root->rules[i]);
 
-		if (atomic_load_explicit(&rule->state, memory_order_acquire) == FAB_RULE_ARMED &&
-		    rule->spec.trigger == FAB_TRIG_MS &&
-		    atomic_load(&rule->deadline_ns) <= now_ns) {
-			time_up(root, dir, i, now_ns);
+		if (waits_for_time(word) && atomic_load(&root->rules[i].deadline_ns) <= now_ns) {
+			time_up(root, dir, i, word);
 		}
 	}
 	fab_mutex_lock(&root->lock);

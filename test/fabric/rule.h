@@ -25,8 +25,25 @@ int fab_rule_load(struct fab_root *root, const char *dir, const char *path);
 /** Fires every FAB_TRIG_MS rule that is due. Cheap when none is. */
 void fab_rule_tick(struct fab_root *root, const char *dir, uint64_t now_ns);
 
-/** Fires rule `idx` unless somebody did already: state first, then events, then the log. */
-void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx);
+/** Fires rule `idx`, which was seen waiting with that word, unless it changed meanwhile: state
+ * first, then events, then the log. */
+void fab_rule_fire(struct fab_root *root, const char *dir, uint32_t idx, uint64_t word);
+
+static inline uint64_t fab_rule_word(const struct fab_rule *rule)
+{
+	return atomic_load_explicit(&rule->word, memory_order_acquire);
+}
+
+static inline uint32_t fab_rule_byte(uint64_t word, enum fab_rule_byte byte)
+{
+	return (uint32_t)(word >> 8 * byte) & 0xff;
+}
+
+static inline struct fab_port *fab_rule_port(struct fab_root *root, uint64_t word)
+{
+	return fab_root_port(root, fab_rule_byte(word, FAB_RULE_HOST),
+			     fab_rule_byte(word, FAB_RULE_RAIL));
+}
 
 /** Does the trigger count what is placed? */
 static inline bool fab_rule_counts(enum fab_trigger trigger)
