@@ -28,8 +28,8 @@ struct wire_cts_line0 {
 	uint64_t size_bytes; /* its size */
 	uint32_t rkeys[8];   /* of paths 0..7 */
 	uint16_t key_mask;   /* bit p: the buffer is registered on path p */
-	uint16_t reserved;
-	uint32_t check; /* wire_line_check() of the line with check = 0 */
+	uint16_t behind;     /* an acknowledgement too: see wire_cts_acks() */
+	uint32_t check;      /* wire_line_check() of the line with check = 0 */
 	uint64_t seq;
 };
 
@@ -50,7 +50,17 @@ struct wire_cts {
 	struct wire_cts_line1 l1;
 };
 
+/**
+ * What an entry acknowledges: every message with seq < the value was complete in the receiver's
+ * book when the entry was filled, which never changes after. More may be by now, never less.
+ */
+static inline uint64_t wire_cts_acks(const struct wire_cts_line0 *line)
+{
+	return line->seq - line->behind;
+}
+
 static_assert(sizeof(struct wire_cts_line0) == 64, "one cache line");
+static_assert(WINDOW_MSGS <= UINT16_MAX, "behind");
 static_assert(sizeof(struct wire_cts_line1) == 64, "one cache line");
 static_assert(offsetof(struct wire_cts_line0, check) == 52, "same place in every line");
 static_assert(offsetof(struct wire_cts_line1, check) == 52, "same place in every line");

@@ -162,6 +162,14 @@ static bool is_signal_due(const struct repair_path *path)
 	return wrq_next(&path->sq) % SIGNAL_EVERY == SIGNAL_EVERY - 1;
 }
 
+/* On its way, or lost with its path. */
+static void note_told(struct repair_rx *rx, uint64_t next_seq)
+{
+	if (next_seq > rx->acked_seq) {
+		rx->acked_seq = next_seq;
+	}
+}
+
 /* False when no path can take it now. */
 static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 {
@@ -181,6 +189,7 @@ static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 	}
 	slot->cts_wanted = false;
 	slot->cts_path = (int8_t)p;
+	note_told(rx, wire_cts_acks(&rx->cts[item.slot].l0));
 	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
 	return true;
 }
@@ -196,7 +205,7 @@ static void post_ack_on(struct repair_rx *rx, unsigned int p, bool signalled)
 	if (rc == -EAGAIN) {
 		return;
 	}
-	rx->acked_seq = next_seq;
+	note_told(rx, next_seq);
 	repair_end_posted(&rx->end, p, item, rc);
 }
 
@@ -287,16 +296,18 @@ void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ct
 }
 
 /* The second line is written, and sent, only when there are paths for it. */
-static void fill_cts(struct wire_cts *entry, const struct repair_recv *recv, uint64_t seq,
-		     unsigned int path_count)
+static void fill_cts(struct repair_rx *rx, const struct repair_recv *recv, uint64_t seq)
 {
+	struct wire_cts *entry = &rx->cts[wire_slot(seq)];
+
 	entry->l0 = (struct wire_cts_line0){.addr = recv->addr,
 					    .size_bytes = recv->size_bytes,
 					    .key_mask = (uint16_t)recv->key_mask,
+					    .behind = (uint16_t)(seq - rx->book.next_seq),
 					    .seq = seq};
 	memcpy(entry->l0.rkeys, recv->rkeys, sizeof(entry->l0.rkeys));
 	entry->l0.check = wire_line_check(&entry->l0);
-	if (path_count <= 8) {
+	if (rx->end.path_count <= 8) {
 		return;
 	}
 	entry->l1 = (struct wire_cts_line1){.seq = seq};
@@ -319,7 +330,7 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 	*seq = book_post(&rx->book, recv->size_bytes);
 	*slot = (struct repair_rx_slot){
 		.seq = *seq, .open = true, .cts_wanted = true, .cts_path = -1};
-	fill_cts(&rx->cts[wire_slot(*seq)], recv, *seq, rx->end.path_count);
+	fill_cts(rx, recv, *seq);
 	post_wanted_cts(rx);
 	return 0;
 }

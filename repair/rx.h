@@ -23,9 +23,11 @@ struct repair_rx_slot {
  * and the sender's FENCED says that its ring lacks it: of all writes of n at most one ever lands.
  * Once n is complete the sender has seen it, so it has landed, and RC does not execute it twice.
  *
- * Acknowledgement words. Each path has its own word at the sender, and words only grow: a late
- * write on one path can't take back what another path said. One that is lost with its path need not
- * be said again: FENCED of that path, which the sender waits for, is read out later and says more.
+ * Acknowledgements. Each clear-to-send entry carries one, of the moment it was filled; what none is
+ * likely to carry soon is written as a word. Each path has its own word at the sender, and words
+ * only grow: a late write on one path can't take back what another path said. An acknowledgement
+ * that is lost with its path, as word or entry, need not be said again: FENCED of that path, which
+ * the sender waits for, is read out later and says more.
  */
 struct repair_rx {
 	struct repair_end end;
@@ -33,7 +35,7 @@ struct repair_rx {
 	struct wire_cts *cts;              /* own copy of the ring, source of the writes */
 	const struct wire_record *records; /* ring of WIRE_RECORDS, written by the peer */
 	uint64_t released_seq;             /* every message below was reported done */
-	uint64_t acked_seq;                /* last value written as acknowledgement */
+	uint64_t acked_seq;                /* last value posted as acknowledgement */
 	uint64_t cts_seq;                  /* no entry below is wanted */
 	struct repair_rx_slot slots[WINDOW_MSGS];
 };

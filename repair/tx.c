@@ -27,26 +27,22 @@ static uint32_t all_pieces(struct plan_cut cut)
 	return cut.pieces == 32 ? UINT32_MAX : (1u << cut.pieces) - 1;
 }
 
-/* Read one line of an entry that the peer's HCA may be writing right now. */
-static bool read_line(const void *line, uint64_t seq, void *copy)
+/* One line of an entry, which the peer's HCA may be writing right now. */
+static bool is_line_there(const void *line, uint64_t seq)
 {
 	const uint64_t *tail = (const uint64_t *)line + 7;
 
-	if (__atomic_load_n(tail, __ATOMIC_ACQUIRE) != seq) {
-		return false;
-	}
-	memcpy(copy, line, 64);
-	return wire_line_check(copy) == ((const uint32_t *)copy)[13] &&
-	       ((const uint64_t *)copy)[7] == seq;
+	return __atomic_load_n(tail, __ATOMIC_ACQUIRE) == seq &&
+	       wire_line_check(line) == ((const uint32_t *)line)[13];
 }
 
-/* The second line is read, and valid in the copy, only when there are paths for it. */
-static bool read_cts(const struct repair_tx *tx, uint64_t seq, struct wire_cts *copy)
+/* The second line is written, and read, only when there are paths for it. */
+static bool is_entry_there(const struct repair_tx *tx, uint64_t seq)
 {
 	const struct wire_cts *entry = &tx->cts[wire_slot(seq)];
 
-	return read_line(&entry->l0, seq, &copy->l0) &&
-	       (tx->end.path_count <= 8 || read_line(&entry->l1, seq, &copy->l1));
+	return is_line_there(&entry->l0, seq) &&
+	       (tx->end.path_count <= 8 || is_line_there(&entry->l1, seq));
 }
 
 static void fill_record(const struct repair_tx_msg *msg, unsigned int piece, uint32_t epoch,
@@ -167,18 +163,17 @@ static void tx_retire(struct repair_end *end, unsigned int path, struct wrq_item
 static void tx_read_out(const struct repair_end *end, struct frame_fenced *out)
 {
 	const struct repair_tx *tx = to_const_tx(end);
-	struct wire_cts copy;
 
 	out->next_seq = tx->next_seq;
 	for (unsigned int i = 0; i < WINDOW_MSGS; i++) {
-		out->pieces[i] = read_cts(tx, tx->next_seq + i, &copy) ? 1 : 0;
+		out->pieces[i] = is_entry_there(tx, tx->next_seq + i) ? 1 : 0;
 	}
 }
 
 /*
- * The receiver's book says so: by acknowledgement word, FENCED or CLOSE. A message with a piece
- * that is on no path can't be complete there: such a word is a lie or a bug, and believing it would
- * free a buffer that is to be sent again.
+ * The receiver's book says so: by acknowledgement word, entry, FENCED or CLOSE. A message with a
+ * piece that is on no path can't be complete there: such a word is a lie or a bug, and believing it
+ * would free a buffer that is to be sent again.
  */
 static void note_acked(struct repair_tx *tx, uint64_t next_seq)
 {
@@ -192,6 +187,20 @@ static void note_acked(struct repair_tx *tx, uint64_t next_seq)
 				"the receiver acknowledged what was not sent");
 	} else if (next_seq > tx->acked_seq) {
 		tx->acked_seq = next_seq;
+	}
+}
+
+/* In order, as they are used. One that is missing is on a path that will be fenced: then FENCED
+ * acknowledges. */
+static void look_at_entries(struct repair_tx *tx)
+{
+	while (tx->seen_seq - tx->next_seq < WINDOW_MSGS && is_entry_there(tx, tx->seen_seq)) {
+		uint64_t acks = wire_cts_acks(&tx->cts[wire_slot(tx->seen_seq)].l0);
+
+		tx->seen_seq++;
+		if (acks > tx->acked_seq) {
+			note_acked(tx, acks);
+		}
 	}
 }
 
@@ -287,6 +296,7 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
 	tx->cts = cts;
 	tx->acks = acks;
 	tx->next_seq = 1;
+	tx->seen_seq = 1;
 	tx->acked_seq = 1;
 	tx->released_seq = 1;
 	tx->pump_seq = 1;
@@ -342,9 +352,10 @@ static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,
 		   uint64_t *seq)
 {
-	struct wire_cts cts;
-
 	repair_end_at(&tx->end, now_ns);
+	if (tx->seen_seq == tx->next_seq) {
+		look_at_entries(tx);
+	}
 	if (tx->end.failed) {
 		return -EIO;
 	}
@@ -353,10 +364,10 @@ int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_
 				"send to a receiver that has closed");
 		return -EIO;
 	}
-	if (tx->next_seq - tx->released_seq >= WINDOW_MSGS || !read_cts(tx, tx->next_seq, &cts)) {
+	if (tx->next_seq - tx->released_seq >= WINDOW_MSGS || tx->seen_seq == tx->next_seq) {
 		return -EAGAIN;
 	}
-	open_msg(tx, send, &cts);
+	open_msg(tx, send, &tx->cts[wire_slot(tx->next_seq)]);
 	*seq = tx->next_seq++;
 	tx_pump(&tx->end);
 	return 0;
@@ -371,6 +382,7 @@ void repair_tx_poll_acks(struct repair_tx *tx)
 			note_acked(tx, next_seq);
 		}
 	}
+	look_at_entries(tx);
 }
 
 bool repair_tx_done(const struct repair_tx *tx, uint64_t seq, uint64_t *size_bytes)

@@ -20,15 +20,20 @@ struct repair_tx_msg {
 };
 
 /**
- * Sender end of a comm. A send is done when the receiver's book covers it (acknowledgement word or
- * FENCED frame) and no WR of it is out: then nothing can read its buffer any more, and the
- * receiver's software is known to have the data (P3).
+ * Sender end of a comm. A send is done when the receiver's book covers it (acknowledgement word,
+ * clear-to-send entry or FENCED frame) and no WR of it is out: then nothing can read its buffer any
+ * more, and the receiver's software is known to have the data (P3).
+ *
+ * An entry is checked once. It is written once and never changes (repair/rx.h), so when all of it
+ * is there it stays, until the entry WINDOW_MSGS later, which the receiver writes when this message
+ * is complete.
  */
 struct repair_tx {
 	struct repair_end end;
 	const struct wire_cts *cts;  /* ring of WINDOW_MSGS entries, written by the peer */
 	const struct wire_ack *acks; /* PATHS_MAX words, written by the peer */
 	uint64_t next_seq;           /* of the next send */
+	uint64_t seen_seq;           /* every entry below is in the ring; >= next_seq */
 	uint64_t acked_seq;          /* every message below is complete at the receiver */
 	uint64_t released_seq;       /* every message below was reported done */
 	uint64_t pump_seq;           /* no message below has a piece that waits to be posted */
@@ -53,7 +58,7 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
 int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,
 		   uint64_t *seq);
 
-/** Look at the acknowledgement words. */
+/** Look at the acknowledgement words, and at entries that have come, which acknowledge as well. */
 void repair_tx_poll_acks(struct repair_tx *tx);
 
 /** True when message seq is done; *size_bytes is what was sent. */

@@ -100,7 +100,8 @@ static void set_up(struct sim *sim, uint64_t seed)
 	repair_rx_init(&sim->rx, &sim_ops, &sim->hosts[SIDE_RX], &conf->limits, sim->cts_source,
 		       sim->records);
 	/* A comm that has been at work for long: numbers near a wrap. */
-	sim->tx.next_seq = sim->tx.acked_seq = sim->tx.released_seq = conf->first_seq;
+	sim->tx.next_seq = sim->tx.seen_seq = conf->first_seq;
+	sim->tx.acked_seq = sim->tx.released_seq = conf->first_seq;
 	sim->rx.released_seq = sim->rx.acked_seq = conf->first_seq;
 	sim->rx.book.next_seq = sim->rx.book.posted_seq = conf->first_seq;
 	for (unsigned int s = 0; s < SIDE_COUNT; s++) {

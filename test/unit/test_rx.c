@@ -103,6 +103,38 @@ static void test_entry(void **state)
 	assert_int_equal(cts[2].l1.check, wire_line_check(&cts[2].l1));
 }
 
+/* An entry says what was complete when it was filled; what it says need not be said by a word. */
+static void test_entry_acknowledges(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	assert_int_equal(post(100, &seq), 0);
+	assert_int_equal(post(100, &seq), 0);
+	assert_true(wire_cts_acks(&cts[1].l0) == 1 && wire_cts_acks(&cts[2].l0) == 1);
+	fake.rc = -EAGAIN;
+	whole(1, 1, 10);
+	assert_int_equal(post(100, &seq), 0);
+	whole(1, 2, 10);
+	fake.rc = 0;
+	assert_int_equal(fake.cts_count, 2);
+	repair_end_pump(&rx.end, 3);
+	assert_int_equal(fake.cts_count, 3);
+	assert_true(wire_cts_acks(&cts[3].l0) == 2);
+	assert_int_equal(fake.ack_count, 1); /* 2 as well was complete when it could be posted */
+	assert_true(fake.acks[0].value == 3);
+	whole(1, 3, 10);
+	assert_int_equal(fake.ack_count, 2);
+	assert_int_equal(post(100, &seq), 0);
+	assert_true(wire_cts_acks(&cts[4].l0) == 4);
+	fake.rc = -EAGAIN;
+	whole(1, 4, 10);
+	fake.rc = 0;
+	assert_int_equal(post(100, &seq), 0); /* carries it */
+	repair_end_pump(&rx.end, 3);
+	assert_int_equal(fake.ack_count, 2);
+}
+
 static void test_whole_done_and_acknowledged(void **state)
 {
 	uint64_t seq, size = 0;
@@ -446,6 +478,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_entry, setup),
+		cmocka_unit_test_setup(test_entry_acknowledges, setup),
 		cmocka_unit_test_setup(test_whole_done_and_acknowledged, setup),
 		cmocka_unit_test_setup(test_pieces_over_paths, setup),
 		cmocka_unit_test_setup(test_acks_are_cumulative, setup),

@@ -17,7 +17,8 @@ static int setup(void **state)
 	return 0;
 }
 
-static void clear_to_send(uint64_t seq, uint64_t size, uint32_t key_mask)
+/* The entry of seq, filled when every message below that one was complete. */
+static void fill_entry(uint64_t seq, uint64_t size, uint32_t key_mask, uint64_t below)
 {
 	struct wire_cts *entry = &cts[wire_slot(seq)];
 
@@ -29,9 +30,16 @@ static void clear_to_send(uint64_t seq, uint64_t size, uint32_t key_mask)
 		entry->l0.rkeys[p] = 100 + p;
 		entry->l1.rkeys[p] = 108 + p;
 	}
+	entry->l0.behind = (uint16_t)(seq - below);
 	entry->l0.seq = entry->l1.seq = seq;
 	entry->l0.check = wire_line_check(&entry->l0);
 	entry->l1.check = wire_line_check(&entry->l1);
+}
+
+/* Filled before anything was complete. */
+static void clear_to_send(uint64_t seq, uint64_t size, uint32_t key_mask)
+{
+	fill_entry(seq, size, key_mask, 1);
 }
 
 static int send_bytes(uint64_t size, uint64_t *seq)
@@ -183,6 +191,70 @@ static void test_empty(void **state)
 	assert_int_equal(fake.piece_count, 1);
 	assert_int_equal(fake.pieces[0].len_bytes, 0);
 	assert_true(fake.pieces[0].whole);
+}
+
+/* The entry of a later message acknowledges as well: all of it, once it is there, in order. */
+static void test_entry_acknowledges(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 7);
+	clear_to_send(2, 100, 7);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	complete_path(0, CAUSE_NONE);
+	complete_path(1, CAUSE_NONE);
+	fill_entry(3, 100, 7, 2);
+	cts[3].l0.addr ^= 1; /* half written */
+	fill_entry(4, 100, 7, 3);
+	repair_tx_poll_acks(&tx);
+	assert_false(is_done(1));
+	cts[3].l0.addr ^= 1;
+	repair_tx_poll_acks(&tx);
+	assert_true(is_done(1) && is_done(2));
+	assert_int_equal(tx.end.failed, CAUSE_NONE);
+}
+
+/* So does an entry that isend is the first to look at, and one that says less than is known. */
+static void test_entry_acknowledges_to_send(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 7);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	complete_path(0, CAUSE_NONE);
+	fill_entry(2, 100, 7, 2);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	assert_true(is_done(1));
+	fill_entry(3, 100, 7, 1);
+	repair_tx_poll_acks(&tx);
+	assert_true(is_done(1));
+	assert_int_equal(tx.end.failed, CAUSE_NONE);
+}
+
+/* A message that was never sent can't be complete, whatever an entry says of it. */
+static void test_entry_lies(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	clear_to_send(1, 100, 7);
+	fill_entry(2, 100, 7, 2);
+	repair_tx_poll_acks(&tx);
+	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
+	setup(NULL);
+	fill_entry(1, 100, 7, UINT64_MAX); /* behind more than there ever were */
+	repair_tx_poll_acks(&tx);
+	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
+	setup(NULL);
+	clear_to_send(1, 100, 7);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	fill_entry(2, 100, 7, 2);
+	fill_entry(3, 100, 7, 3);
+	assert_int_equal(send_bytes(100, &seq),
+			 -EIO); /* it would go, but 3 says that it is there */
 }
 
 /* P3: a completion is not delivery, and delivery without the completion is not done either. */
@@ -487,6 +559,9 @@ int main(void)
 		cmocka_unit_test_setup(test_clamped, setup),
 		cmocka_unit_test_setup(test_empty, setup),
 		cmocka_unit_test_setup(test_done_needs_both, setup),
+		cmocka_unit_test_setup(test_entry_acknowledges, setup),
+		cmocka_unit_test_setup(test_entry_acknowledges_to_send, setup),
+		cmocka_unit_test_setup(test_entry_lies, setup),
 		cmocka_unit_test_setup(test_ack_of_unsent, setup),
 		cmocka_unit_test_setup(test_window, setup),
 		cmocka_unit_test_setup(test_eagain, setup),
