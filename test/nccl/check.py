@@ -16,22 +16,27 @@ import tempfile
 import threading
 import time
 
+import builtin
 import faults
 import gpu_direct
 import healthy
 import job
 import launch
 import mps
+import spread
 import torch_case
 
 SKIPPED = 77
-ALONE = {"speed": healthy.speed, "rails": healthy.rails}  # they measure: nothing beside them
+ALONE = {"speed": healthy.speed, "rails": healthy.rails, "builtin-rails": builtin.rails,
+         "builtin-slow": builtin.slow}  # they measure: nothing beside them
 OURS = {
     "matrix": healthy.matrix, "protocols": healthy.protocols, "large": healthy.large,
     "communicators": healthy.communicators, "reload": healthy.reload, "ranks4": healthy.ranks4,
-    "ranks6": healthy.ranks6, "pause": faults.pause, "kill": faults.kill, "abort": faults.abort,
+    "ranks6": healthy.ranks6, "corrupt": healthy.corrupt, "pause": faults.pause, "kill": faults.kill, "abort": faults.abort,
     **{f"fault-{kind}": faults.fault_case(kind) for kind in faults.KINDS},
-    "fault-communicators": faults.communicators, "gpu-direct": gpu_direct.run, "baseline": faults.baseline, "torch": torch_case.run,
+    "fault-communicators": faults.communicators, "fault-spread": spread.run,
+    "gpu-direct": gpu_direct.run, "baseline": builtin.baseline,
+    "builtin-failover": builtin.failover, "torch": torch_case.run,
 }
 QUICK = ("matrix", "protocols", "communicators", "kill", "pause", "fault-cut", "fault-port_down",
          "baseline")
@@ -181,6 +186,8 @@ def parse(argv):
     parser.add_argument("--full", action="store_true", help="all cases and scenarios")
     parser.add_argument("--case", action="append", default=[], help="only this one; repeatable")
     parser.add_argument("--list", action="store_true", help="names of the cases")
+    parser.add_argument("--nccl", default="", help="libnccl.so.2 for all but what runs on PyTorch, "
+                                                   "which brings its own")
     parser.add_argument("--jobs", type=int, default=3, help="cases run at a time, where none "
                                                             "measures")
     parser.add_argument("--json", default="", help="write the results to this file")
@@ -210,15 +217,16 @@ def main(argv):
         return 0
     chosen = choose(args, cases)
     args.build = os.path.abspath(args.build)
-    args.matrix, args.nccl = job.find_matrix(args.build), launch.find_nccl()
+    args.matrix, args.nccl = job.find_matrix(args.build), args.nccl or launch.find_nccl()
+    args.gpus = gpu_count()
     if args.matrix is None:
         print(f"skipped: no nccl_matrix in {args.build}: it is built where nvcc is")
         return SKIPPED
     runner = Runner(args)
-    with mps.Mps(gpu_count() == 1 and not args.no_mps) as service:
+    with mps.Mps(not args.no_mps) as service:
         args.mps_env = service.env
-        print("ranks share the GPU " + ("at the same time (MPS)" if service.env else "in turns")
-              if gpu_count() == 1 else f"{gpu_count()} GPUs", flush=True)
+        print(f"{args.gpus} GPU(s); ranks that share one run " +
+              ("at the same time (MPS)" if service.env else "in turns"), flush=True)
         runner.run_all(chosen, max(1, args.jobs))
     print_results(runner.results, chosen)
     ok = all(result["ok"] for result in runner.results.values())

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases with a fault in the middle of collectives, on Braid and on NCCL's own IB transport, and those
-with a rank paused or killed."""
+"""Cases with a fault in the middle of collectives, and those with a rank paused or killed."""
 
-import concurrent.futures
 import statistics
 
 import job
@@ -51,20 +49,26 @@ def receives(coll, host):
     return {"broadcast": host == 1, "reduce": host == 0}.get(coll, True)
 
 
+def rules_of(kind, host, rail, other, trigger):
+    """The rules of that kind and those that mend it, None for those where nothing does."""
+    rules, heal, _ = KINDS[kind]
+    names = {"h": host, "r": rail, "q": other, "t": trigger}
+    return rules.format(**names), heal.format(**names) if heal else None
+
+
 def fault_line(kind, comm, coll, host, rail, size="16M", bytes_at=500003, mend=True, turn=0):
     """One step of a plan. `turn` varies type, place and registration from line to line."""
-    rules, heal, _ = KINDS[kind]
     trigger = f"bytes={bytes_at}"
     if (kind == "cut_tx" and not sends(coll, host)) or \
             (kind == "cut_rx" and not receives(coll, host)):
         trigger, size = BY_CLOCK["trigger"], BY_CLOCK["size"]
-    names = {"h": host, "r": rail, "q": 1 + rail % 3, "t": trigger}
+    rules, heal = rules_of(kind, host, rail, 1 + rail % 3, trigger)
     in_place = turn % 2 == 1 and coll not in ("all_to_all", "ring")
     line = (f"fault {comm} coll={coll} type={TYPES[turn % len(TYPES)]} bytes={size} root=0 "
             f"place={'in' if in_place else 'out'} reg={1 if turn % 3 == 2 else 0} "
-            f"label={kind}/{host} rule={rules.format(**names)}")
+            f"label={kind}/{host} rule={rules}")
     if heal and mend:
-        line += f" heal={heal.format(**names)}"
+        line += f" heal={heal}"
     if kind == "flap":
         line += f" after_ms={FLAP_MS}"
     return line
@@ -210,37 +214,6 @@ def communicators(context):
                     limit_s=120)]
     wanted = sum(line.startswith("fault") for line in plan + shared)
     return kind_result("several", jobs, wanted)
-
-
-def fate(done, slow_ratio):
-    """What became of a job on the built-in transport, in a few words."""
-    if done.ok:
-        return f"goes on, {slow_ratio:.1f} x the time" if slow_ratio > 1.5 else "goes on"
-    errors = [e for e in done.job.get("errors", []) if e["error"] != "none"]
-    if errors:
-        first = min(errors, key=lambda e: e["ms"])
-        return f"{first['error']} after {first['ms'] / 1000:.1f} s, job ends"
-    if "hangs" in done.log:
-        return "hangs, no error"
-    return f"ends with {done.code}"
-
-
-def baseline(context):
-    """the same faults on NCCL's own IB transport, one line each"""
-    def one(kind):
-        plan = ["comm a", fault_line(kind, "a", "all_reduce", 0, 1, mend=False)]
-        done = job.run(context, "ib", plan, rate=RATE, limit_s=30, step_limit_s=8,
-                       mps=False)
-        step = next((s for s in done.steps if s["kind"] == "fault"), {})
-        ratio = step["after_us"] / max(1, step["healthy_us"]) if step else 0
-        return {"fate": fate(done, ratio), "network": done.network(),
-                "fired": len(done.fired) > 0, "wrong": done.wrong}
-
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        fates = dict(zip(KINDS, pool.map(one, KINDS)))
-    ok = all(f["fired"] and f["network"] == "IB" for f in fates.values())
-    return {"ok": ok, "fates": fates,
-            "summary": "; ".join(f"{kind}: {f['fate']}" for kind, f in fates.items())}
 
 
 def pause(context):

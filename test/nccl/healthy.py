@@ -35,7 +35,8 @@ def matrix(context):
         f"op a coll={COLLS} type={TYPES} red=sum,max,min,avg place=out,in bytes=0,8,1000004",
         f"op a coll={COLLS} type={TYPES} red=sum place=out,in bytes=4M reg=0,1",
     ], limit_s=150)
-    return summary([done], "7 operations, 5 types, 4 reductions, in and out of place, registered")
+    return summary([done], "7 operations, 5 types, 4 reductions, in and out of place, registered; "
+                           f"NCCL {done.version()} took the plugin as {done.interface()}")
 
 
 def used_choices(log):
@@ -127,6 +128,27 @@ def reload(context):
     return result
 
 
+def corrupt(context):
+    """the check itself: in each type one element is spoiled on the GPU, which must be noticed"""
+    types = TYPES.split(",")
+    plan = ["comm a"] + [f"op a type={name} bytes=4M" for name in types]
+    done = [job.run(context, "braid", plan, limit_s=40, options=("--corrupt", str(2 + at)))
+            for at in range(len(types))]
+    return corrupt_result(done, types)
+
+
+def corrupt_result(done, types):
+    """Each job must say that exactly the spoiled step is wrong, by one element."""
+    found = [[step["wrong"] for step in j.steps] for j in done]
+    wanted = [[int(i == at) for i in range(len(types))] for at in range(len(types))]
+    noticed = sum(f == w and not j.ok for f, w, j in zip(found, wanted, done))
+    result = {"ok": noticed == len(types), "found": found,
+              "summary": f"{noticed} of {len(types)} spoiled elements noticed, and nothing else"}
+    if not result["ok"]:
+        result["log"] = "\n".join(j.tail() for j in done)
+    return result
+
+
 def ranks6(context):
     """6 ranks as 3 hosts with 3 rails each"""
     done = job.run(context, "braid", ["comm a", f"op a {CORE}", "op a bytes=256M place=in"],
@@ -181,9 +203,15 @@ def speed_rows(braid, ib):
     return rows
 
 
+def compact_rows(what, rows):
+    """One row an operation, as README.md has it: IB's time / Braid's by size."""
+    return [[f"{coll}, {what}", *(row[-1] for row in rows if row[0] == coll)]
+            for coll in SPEED_COLLS]
+
+
 def speed(context):
     """Braid beside NCCL's own IB transport, 4 rails each, 8 B to 1 GiB, runs taken in turn"""
-    tables, words, ok, every = [], [], True, []
+    tables, words, ok, every, short = [], [], True, [], []
     for rate in SPEED_RATES:
         jobs = {"braid": [], "ib": []}
         for net in ("braid", "ib", "ib", "braid"):
@@ -199,6 +227,10 @@ def speed(context):
                                 "the better of 2 runs each",
                        "columns": ["operation", "size", "Braid, us", "IB, us", "Braid, GB/s",
                                    "IB, GB/s", "IB's time / Braid's"], "rows": rows})
+        short += compact_rows(what, rows)
+    tables.append({"title": "Built-in IB's time / Braid's, 4 rails each (1 is par)",
+                   "columns": ["", *(row[1] for row in rows if row[0] == SPEED_COLLS[0])],
+                   "rows": short})
     wrong = sum(j.wrong for j in every)
     result = {"ok": ok and wrong == 0 and all(j.ok for j in every),
               "summary": f"{wrong} wrong; " + "; ".join(words), "tables": tables}

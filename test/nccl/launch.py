@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every case of scripts/nccl-check needs to run processes as emulated hosts: environment, ports,
-bounded waiting, the plugin's event file and the fabric's record of fired faults."""
+bounded waiting, the plugin's event file, the fabric's counters and its record of fired faults."""
 
 import glob
 import importlib.util
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -59,9 +60,36 @@ def find_nccl():
     return None
 
 
+def has_own_failover(nccl):
+    """Whether that NCCL's own transport can fail over to another port (2.29.7 and later)."""
+    if nccl is None:
+        return False
+    with open(nccl, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return text.find(b"IB_RESILIENCY_PORT_FAILOVER") >= 0
+
+
+# PyTorch's flight recorder would hold a process for many seconds after it has noticed a failure.
+TORCH_NO_DUMP = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0",
+                 "TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "250"}
+
+
+def failover_env(build, folder, rails):
+    """NCCL's own failover works among adapters that it takes for one, which must be on PCI: a
+    made-up host with all of them below one switch."""
+    topo = os.path.join(folder, "host.topo")
+    with open(topo, "w") as stream:
+        stream.writelines(f"device fab{rail} pci=pci0000:10/0000:10:01.0/0000:11:00.0/"
+                          f"0000:12:{rail:02x}.0/0000:{0x1a + rail:02x}:00.0 numa=0\n"
+                          for rail in range(rails))
+    return {"FABRIC_TOPO": topo, "LD_PRELOAD": os.path.join(build, "fabric", "libfabric_sysfs.so"),
+            "NCCL_IB_MERGE_NICS": "1", "NCCL_NET_MERGE_LEVEL": "SYS",
+            "NCCL_IB_RESILIENCY_PORT_FAILOVER": "1"}
+
+
 def net_env(build, net, folder, rails=4, rate=0):
-    """Environment of all processes of one run, over os.environ. `net` is "braid" or "ib" (NCCL's
-    own transport). `rate` is MB/s per rail, 0 for unlimited. `folder` is one of make_folder()."""
+    """Environment of all processes of one run, over os.environ. `net` is "braid", "ib" (NCCL's own
+    transport) or "ib-failover" (the same with its port failover). `rate` is MB/s per rail, 0 for
+    unlimited. `folder` is one of make_folder()."""
     env = dict(os.environ)
     libs = [os.path.join(build, "fabric"), build, env.get("LD_LIBRARY_PATH", "")]
     env.setdefault("NCCL_DEBUG", "INFO")
@@ -80,6 +108,8 @@ def net_env(build, net, folder, rails=4, rate=0):
         # PCI path loses them. Time-outs as Braid's own, so that the failure comes as soon.
         env.update({"NCCL_NET_PLUGIN": "none", "NCCL_NET": "IB", "NCCL_GIN_TYPE": "2",
                     "NCCL_IB_MERGE_NICS": "0", "NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "6"})
+    if net == "ib-failover":
+        env.update(failover_env(build, folder, rails))
     return env
 
 
@@ -157,6 +187,18 @@ def read_events(folder):
 def read_fired(folder):
     """The fabric's record of the faults that fired: t_ns (CLOCK_MONOTONIC, as mono_ns), text, ..."""
     return read_lines(os.path.join(folder, "fabric", "fired.log"))
+
+
+def read_counters(build, folder):
+    """{(host, rail): (bytes sent, bytes received)} of the whole run, also when it is over."""
+    done = subprocess.run([os.path.join(build, "fabric", "fabricctl"), "--dir",
+                           os.path.join(folder, "fabric"), "counters"], check=False, timeout=20,
+                          capture_output=True, text=True)
+    found = {}
+    for line in done.stdout.splitlines()[1:]:
+        host, rail, sent, received = (int(word) for word in line.split()[:4])
+        found[host, rail] = (sent, received)
+    return found
 
 
 def fault(build, folder, *rules):

@@ -12,10 +12,14 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import builtin
 import check
 import faults
 import healthy
+import job
 import launch
+import spread
+import torch_case
 
 MS = 1000000
 
@@ -31,11 +35,13 @@ def event(kind, at_ms, rail=1, comm=1, **more):
             **more}
 
 
-def fake_job(steps, events, ok=True, network="Braid", errors=()):
+def fake_job(steps, events, ok=True, network="Braid", errors=(), rails=4, log=""):
     return types.SimpleNamespace(
-        steps=steps, events=events, ok=ok, code=0 if ok else 1, log="", tail=lambda: "tail",
+        steps=steps, events=events, ok=ok, code=0 if ok else 1, log=log, tail=lambda: "tail",
         job={"seconds": 1, "errors": list(errors)}, wrong=sum(s["wrong"] for s in steps),
-        elements=sum(s["elements"] for s in steps), network=lambda: network)
+        elements=sum(s["elements"] for s in steps), network=lambda: network,
+        rails_used=lambda host: rails, version=lambda: "2.0",
+        count_events=lambda kind: sum(e["event"] == kind for e in events))
 
 
 def repaired(at_ms):
@@ -102,6 +108,157 @@ class Plans(unittest.TestCase):
                                         for line in plan), (kind, coll, host))
 
 
+class Spread(unittest.TestCase):
+    def test_every_pair(self):
+        seen = set()
+        for world in range(len(spread.WORLDS)):
+            for line in spread.plan_of(world, False)[1:]:
+                keys = dict(word.split("=", 1) for word in line.split()[2:])
+                keys["kind"], keys["host"] = keys["label"].split("/")
+                seen |= {(a, keys[a], b, keys[b]) for a in keys for b in keys}
+        apart = ("all_to_all", "ring")
+        values = {"coll": faults.COLLS, "type": faults.TYPES, "kind": spread.KINDS,
+                  "red": spread.REDS, "place": ("in", "out"), "reg": ("0", "1")}
+        for a, b in (("coll", "type"), ("coll", "kind"), ("type", "kind"), ("red", "type"),
+                     ("coll", "red"), ("coll", "place"), ("coll", "reg"), ("type", "reg"),
+                     ("kind", "reg"), ("kind", "place"), ("kind", "red"), ("place", "reg")):
+            for x in values[a]:
+                for y in values[b]:
+                    is_none = (y in spread.REDS and x in faults.COLLS and
+                               x not in spread.REDUCING and y != "sum") or \
+                        (x in apart and y == "in")
+                    self.assertNotEqual((a, x, b, y) in seen, is_none, (x, y))
+
+    def test_one_way_cuts_hit_data(self):
+        for world, (_, hosts, _, _) in enumerate(spread.WORLDS):
+            for line in spread.plan_of(world, False)[1:]:
+                keys = dict(word.split("=", 1) for word in line.split()[2:])
+                kind, host = keys["label"].split("/")
+                self.assertLess(int(host), hosts)
+                if kind == "cut_tx":
+                    self.assertTrue(faults.sends(keys["coll"], int(host)), line)
+                if kind == "cut_rx":
+                    self.assertTrue(faults.receives(keys["coll"], int(host)), line)
+
+    def test_floats_are_not_divided_by_six(self):
+        for line in spread.plan_of(2, False):
+            self.assertFalse("red=avg" in line and "type=int" not in line, line)
+
+    def test_each_world_for_itself(self):
+        right = fake_job([fault_step(100)], repaired(100))
+        twice = fake_job([fault_step(100), fault_step(200)], repaired(100) + repaired(200))
+        idle = fake_job([fault_step(100, running=False)], repaired(100))
+        self.assertTrue(spread.spread_result([right] * 4, [1] * 4)["ok"])
+        self.assertFalse(spread.spread_result([right, right, idle, twice], [1] * 4)["ok"])
+        self.assertFalse(spread.spread_result([right, right, right, idle], [1] * 4)["ok"])
+
+
+def bench_step(coll, ns_each, wrong=0):
+    return {"kind": "bench", "coll": coll, "bytes": 1000, "ns_each": ns_each, "elements": 5,
+            "wrong": wrong}
+
+
+class Builtin(unittest.TestCase):
+    def rails(self, **other):
+        steps = [bench_step("all_reduce", 100), bench_step("ring", 200)]
+        jobs = {(count, net): fake_job(steps, [], network=builtin.NAMES[net], rails=count)
+                for count in builtin.COUNTS for net in ("ib", "braid")}
+        if other:
+            jobs[2, "ib"] = fake_job(**{"steps": steps, "events": [], "network": "IB", "rails": 2,
+                                        **other})
+        return builtin.rails_result(jobs)
+
+    def test_rails(self):
+        got = self.rails()
+        self.assertTrue(got["ok"], got["summary"])
+        self.assertEqual(got["rows"][0], [1, "built-in IB", "0 of 10", "10.00", "5.00"])
+        for name, other in {"a rail idle": {"rails": 1}, "network": {"network": "Socket"},
+                            "wrong": {"steps": [bench_step("ring", 1, wrong=1)]},
+                            "nothing": {"steps": []}, "job": {"ok": False}}.items():
+            self.assertFalse(self.rails(**other)["ok"], name)
+
+    def test_slow(self):
+        steps = [bench_step(coll, ns) for ns in (100, 150) for coll in ("all_reduce", "ring")]
+        ib = fake_job(steps, [], network="IB")
+        got = builtin.slow_result({"ib": ib, "braid": fake_job(steps, [])})
+        self.assertTrue(got["ok"], got["summary"])
+        self.assertEqual(got["rows"][0][-1], "1.50")
+        for braid in (fake_job(steps, repaired(1)), fake_job(steps[:2], []),
+                      fake_job(steps, [], ok=False)):
+            self.assertFalse(builtin.slow_result({"ib": ib, "braid": braid})["ok"])
+
+    def test_fate(self):
+        bad = fake_job([], [], ok=False, errors=({"error": "none", "ms": 0},
+                                                 {"error": "remote error", "ms": 500}))
+        self.assertEqual(builtin.fate(bad, 0), "remote error after 0.5 s, job ends")
+        self.assertEqual(builtin.fate(fake_job([], []), 4.5), "goes on, 4.5 x the time")
+        self.assertEqual(builtin.fate(fake_job([], []), 1.1), "goes on")
+        wrong = fake_job([fault_step(1, wrong=3)], [])
+        self.assertEqual(builtin.fate(wrong, 1.1), "WRONG RESULTS, 3 elements")
+
+    def test_failover_was_there(self):
+        lines = ["Made virtual device [4] name=a+b", "Resiliency context was initialized on"]
+        self.assertEqual(builtin.failover_complaints(fake_job([], [], log="\n".join(lines))), [])
+        for line in lines:
+            self.assertEqual(len(builtin.failover_complaints(fake_job([], [], log=line))), 1)
+
+    def test_failover_of_that_library(self):
+        for text, has in ((b"x" * 9, False), (b"x NCCL_IB_RESILIENCY_PORT_FAILOVER y", True)):
+            with tempfile.NamedTemporaryFile() as stream:
+                stream.write(text)
+                stream.flush()
+                self.assertEqual(launch.has_own_failover(stream.name), has)
+                context = types.SimpleNamespace(nccl=stream.name)
+                if not has:
+                    self.assertTrue(builtin.failover(context)["skipped"])
+
+
+class Torch(unittest.TestCase):
+    def braid(self, network="Braid", codes=(0, 0), fired_ms=None, ups=1, change=None):
+        """A job in which step n lasts from 10 n to 10 n + 9 ms."""
+        parts, rules = torch_case.braid_steps()
+        steps = [{"op": op, "step": first + i, "wrong": 0, "elements": 5, "rank": rank,
+                  "begin_ns": (first + i) * 10 * MS, "end_ns": ((first + i) * 10 + 9) * MS}
+                 for first, op, _, count in parts for i in range(count) for rank in (0, 1)]
+        cuts = [step for step, rule in rules if rule.startswith("cut")]
+        fired = [{"t_ns": (at * 10 + 5 if fired_ms is None else fired_ms) * MS, "action": "cut",
+                  "rail": rail} for rail, at in zip((1, 2), cuts)]
+        events = [event("path_down", 1, rail=rail, bytes_replayed=7) for rail in (1, 2)] + \
+            [event("path_up", 2)] * ups
+        if change:
+            change(steps)
+        return torch_case.braid_result({"codes": codes, "steps": steps, "fired": fired, "ready_s": 1,
+                                        "events": events, "log": f"Using network {network}"})
+
+    def test_braid(self):
+        got = self.braid()
+        self.assertTrue(got["ok"], got)
+        self.assertEqual(got["cut"]["send_recv"]["bytes_replayed"], 7)
+        reds = {"network": {"network": "IB"}, "code": {"codes": (0, 1)}, "idle": {"fired_ms": 1},
+                "not back": {"ups": 0}, "short": {"change": lambda steps: steps.pop(3)},
+                "wrong": {"change": lambda steps: steps[3].update(wrong=1)}}
+        for name, red in reds.items():
+            self.assertFalse(self.braid(**red)["ok"], name)
+
+    def test_builtin(self):
+        def judge(codes=(1, "timeout"), steps=(0, 0), fired=1, network="IB"):
+            return torch_case.builtin_result({
+                "codes": codes, "steps": [{"step": step, "wrong": 0} for step in steps],
+                "fired": [1] * fired, "log": f"Using network {network}"})["ok"]
+        self.assertTrue(judge())
+        for red in ({"codes": (0, 1)}, {"steps": (0,)}, {"fired": 0}, {"network": "Socket"}):
+            self.assertFalse(judge(**red), red)
+
+    def test_corrupt(self):
+        for codes, wrong, ok in (((1, 0), 1, True), ((0, 0), 0, False), ((1, 1), 2, False)):
+            result = {"codes": codes, "steps": [{"wrong": wrong}]}
+            self.assertEqual(torch_case.corrupt_result(result)["ok"], ok)
+
+    def test_stacks_come_first(self):
+        log = "--- rank 0, err.0\n" + "noise\n" * 99 + "Timeout (0:01:30)!\nFile x\n" + "n\n" * 99
+        self.assertIn("File x", torch_case.log_of("job", {"codes": [1], "log": log}))
+
+
 class Others(unittest.TestCase):
     def test_summary(self):
         step = {"elements": 5, "wrong": 0}
@@ -115,12 +272,22 @@ class Others(unittest.TestCase):
         log = "NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..0}"
         self.assertEqual(healthy.used_choices(log), {("ring", "ll128")})
 
-    def test_fate(self):
-        bad = fake_job([], [], ok=False, errors=({"error": "none", "ms": 0},
-                                                 {"error": "remote error", "ms": 500}))
-        self.assertEqual(faults.fate(bad, 0), "remote error after 0.5 s, job ends")
-        self.assertEqual(faults.fate(fake_job([], []), 4.5), "goes on, 4.5 x the time")
-        self.assertEqual(faults.fate(fake_job([], []), 1.1), "goes on")
+    def test_corrupt(self):
+        right = [fake_job([{"elements": 5, "wrong": int(i == at)} for i in (0, 1)], [], ok=False)
+                 for at in (0, 1)]
+        self.assertTrue(healthy.corrupt_result(right, "ab")["ok"])
+        blind = fake_job([{"elements": 5, "wrong": 0}] * 2, [])
+        both = fake_job([{"elements": 5, "wrong": 1}] * 2, [], ok=False)
+        for other in (blind, both):
+            self.assertFalse(healthy.corrupt_result([right[0], other], "ab")["ok"])
+
+    def test_what_a_job_left(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "nccl.1"), "w") as stream:
+                stream.write("x NCCL version 2.28.9+cuda13.0\nLoaded net plugin Braid (v11)\n")
+            done = job.Job(folder, 0, {(0, 0): (9 << 20, 0), (0, 1): (9, 9), (1, 0): (0, 9 << 20)})
+        self.assertEqual((done.version(), done.interface()), ("2.28.9+cuda13.0", "v11"))
+        self.assertEqual([done.rails_used(host) for host in (0, 1, 2)], [1, 1, 0])
 
     def test_torn_lines_are_left_out(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as stream:

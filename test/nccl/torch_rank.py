@@ -4,10 +4,12 @@
 
 Values are small integers hashed from (index, rank, step), so sums are exact in any order. A result
 is compared with what every rank would have sent, on the GPU, element by element. One JSON line per
-step goes to standard output.
+step goes to standard output, and one when the process group is there. Where it hangs, every thread's
+stack goes to standard error.
 """
 
 import argparse
+import faulthandler
 import json
 import os
 import subprocess
@@ -18,7 +20,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send_recv")
+IMPORTED_S = time.monotonic()
 
 
 def pattern(count, rank, step, device):
@@ -70,6 +72,13 @@ def send_recv(count, rank, world, step, device):
     return out, pattern(count, before, step, device)
 
 
+OPS = {call.__name__: call for call in (all_reduce, all_gather, reduce_scatter, broadcast, send_recv)}
+
+
+def tell(**line):
+    print(json.dumps(line), flush=True)
+
+
 def install_rules(args, rank, step):
     """Rules of this step go to the fabric before any rank begins it."""
     for rule in args.rule:
@@ -84,44 +93,50 @@ def install_rules(args, rank, step):
 
 def run_step(args, op, size, step, rank, world, device):
     torch.cuda.synchronize()
-    start = time.monotonic()
-    out, want = globals()[op](max(size // 4, 1), rank, world, step, device)
+    start_ns = time.monotonic_ns()
+    out, want = OPS[op](max(size // 4, 1), rank, world, step, device)
     torch.cuda.synchronize()
-    took = time.monotonic() - start
-    if args.corrupt and step == 0 and rank == 0:
+    end_ns = time.monotonic_ns()
+    if args.corrupt == step and rank == 0:
         out[out.numel() // 2] += 1
     wrong = int((out != want).sum().item())
-    print(json.dumps({"rank": rank, "op": op, "bytes": size, "step": step, "seconds": took,
-                      "elements": out.numel(), "wrong": wrong}), flush=True)
+    tell(rank=rank, op=op, bytes=size, step=step, begin_ns=start_ns, end_ns=end_ns,
+         elements=out.numel(), wrong=wrong)
     return wrong
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ops", default=",".join(OPS))
-    parser.add_argument("--sizes", required=True, help="bytes, comma separated")
-    parser.add_argument("--repeat", type=int, default=1, help="steps per operation and size")
+    parser.add_argument("--steps", action="append", required=True, metavar="OP:BYTES:COUNT",
+                        help="repeatable; steps are counted from 0 over all of them")
     parser.add_argument("--rule", action="append", default=[], metavar="STEP:RULE",
                         help="fault rule for the fabric, installed before that step")
     parser.add_argument("--fabricctl", default="")
-    parser.add_argument("--corrupt", action="store_true", help="self-test: must be noticed")
-    parser.add_argument("--timeout", type=int, default=120)
+    parser.add_argument("--corrupt", type=int, default=-1, metavar="STEP",
+                        help="self-test: spoil one element there, which must be noticed")
+    parser.add_argument("--timeout", type=int, default=120, help="PyTorch's own, in seconds")
+    parser.add_argument("--dump-after", type=int, default=0, metavar="SECONDS",
+                        help="write the stacks then, and go on")
     return parser.parse_args(argv)
 
 
 def main(argv):
     args = parse(argv)
+    if args.dump_after:
+        faulthandler.dump_traceback_later(args.dump_after, file=sys.stderr)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", timeout=timedelta(seconds=args.timeout), device_id=device)
+    dist.barrier()
+    tell(rank=rank, ready_s=time.monotonic() - IMPORTED_S)
     wrong = step = 0
-    for op in args.ops.split(","):
-        for size in (int(text) for text in args.sizes.split(",")):
-            for _ in range(args.repeat):
-                install_rules(args, rank, step)
-                wrong += run_step(args, op, size, step, rank, world, device)
-                step += 1
+    for part in args.steps:
+        op, size, count = part.split(":")
+        for _ in range(int(count)):
+            install_rules(args, rank, step)
+            wrong += run_step(args, op, int(size), step, rank, world, device)
+            step += 1
     dist.barrier()
     dist.destroy_process_group()
     return 1 if wrong else 0

@@ -13,6 +13,7 @@ import sys
 import time
 
 import _run
+import launch
 
 LIMIT_S = 150
 RANKS = 4
@@ -23,14 +24,8 @@ WAIT_S = 20
 PAUSE_S = 0.8
 STEPS_PAUSE = 200
 
-
-# Its flight recorder would hold the process for many seconds after it has noticed.
-NO_DUMP = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0",
-           "TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "250"}
-
-
 def begin(args, options, env):
-    env = {**NO_DUMP, **env}
+    env = {**launch.TORCH_NO_DUMP, **env}
     return _run.Job(args, "braid", "_endless.py", options, ranks=RANKS, per_host=1,
                     rails=_run.RAILS, env=env)
 
