@@ -206,7 +206,7 @@ static void wc_fill(struct ibv_wc *wc, const struct fab_cqe *cqe)
 int fab_cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 {
 	struct fab_cq *cq = fab_cq_of(ibv);
-	struct fab_cqe cqe;
+	struct fab_cqe cqe = {0}; /* gcc 13 does not see that head_take() fills it */
 	int done = 0;
 
 	pthread_mutex_lock(&cq->poll_lock);

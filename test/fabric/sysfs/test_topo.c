@@ -200,6 +200,9 @@ static void test_tree(void **state)
 	assert_leads_to("class/net/ib0p2/device", "devices/pci0000:10/0000:10:01.0/0000:1a:00.0");
 	assert_leads_to("bus/pci/devices/0000:10:02.0", "devices/pci0000:10/0000:10:02.0");
 	assert_leads_to("class/pci_bus/0000:10", "devices/pci0000:10/pci_bus/0000:10");
+	assert_leads_to("class/pci_bus/0000:1a/../../0000:1a:00.0",
+			"devices/pci0000:10/0000:10:01.0/0000:1a:00.0");
+	assert_leads_to("class/infiniband/a/device/subsystem", "bus/pci");
 	assert_file("class/infiniband/a/device/numa_node", "3");
 	assert_file("class/infiniband/b/device/numa_node", "-1");
 	assert_file("class/infiniband/a/device/class", "0x020700");

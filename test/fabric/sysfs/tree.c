@@ -22,7 +22,10 @@ static void function_write(struct writer *w, const char *path, const struct fab_
 			   bool is_adapter)
 {
 	const char *kind = device->roce ? "0x020000" : "0x020700";
+	char dir[FAB_TOPO_PATH_LEN + sizeof("devices/")];
 
+	snprintf(dir, sizeof(dir), "devices/%s", path);
+	writer_link_up(w, dir, "subsystem", "bus/pci");
 	writer_put(w, is_adapter ? kind : "0x060400", "devices/%s/class", path);
 	writer_put(w, is_adapter ? "0x0fab" : "0x1000", "devices/%s/vendor", path);
 	writer_put(w, is_adapter ? "0x0001" : "0xc010", "devices/%s/device", path);
@@ -36,6 +39,16 @@ static void function_write(struct writer *w, const char *path, const struct fab_
 	writer_link(w, "bus/pci/devices", leaf(path), "../../../devices/%s", path);
 }
 
+/* A bus and who is its bridge: a kernel's way from a function's name to its place. */
+static void bus_write(struct writer *w, const char *bridge, const char *function)
+{
+	char bus[sizeof("0000:00")];
+
+	snprintf(bus, sizeof(bus), "%s", function);
+	writer_dir(w, "devices/%s/pci_bus/%s", bridge, bus);
+	writer_link(w, "class/pci_bus", bus, "../../devices/%s/pci_bus/%s", bridge, bus);
+}
+
 /* The host bridge, every bridge below it, and the adapter. */
 static void pci_write(struct writer *w, const struct fab_topo_device *device)
 {
@@ -44,20 +57,20 @@ static void pci_write(struct writer *w, const struct fab_topo_device *device)
 
 	strcpy(path, device->pci);
 	slash = strchr(path, '/');
-	*slash = '\0';
-	writer_dir(w, "devices/%s/pci_bus/%s", path, path + strlen("pci"));
-	writer_link(w, "class/pci_bus", path + strlen("pci"), "../../devices/%s/pci_bus/%s", path,
-		    path + strlen("pci"));
-	*slash = '/';
 	while (slash != NULL) {
-		slash = strchr(slash + 1, '/');
-		if (slash != NULL) {
-			*slash = '\0';
+		char *next = strchr(slash + 1, '/');
+
+		if (next != NULL) {
+			*next = '\0';
 		}
-		function_write(w, path, device, slash == NULL);
-		if (slash != NULL) {
-			*slash = '/';
+		*slash = '\0';
+		bus_write(w, path, slash + 1);
+		*slash = '/';
+		function_write(w, path, device, next == NULL);
+		if (next != NULL) {
+			*next = '/';
 		}
+		slash = next;
 	}
 }
 
