@@ -214,17 +214,19 @@ class Builtin(unittest.TestCase):
 
 
 class Torch(unittest.TestCase):
-    def braid(self, network="Braid", codes=(0, 0), fired_ms=None, ups=1, change=None):
+    def braid(self, network="Braid", codes=(0, 0), early_ms=0, ups_ms=3, change=None):
         """A job in which step n lasts from 10 n to 10 n + 9 ms."""
         parts, rules = torch_case.braid_steps()
         steps = [{"op": op, "step": first + i, "wrong": 0, "elements": 5, "rank": rank,
                   "begin_ns": (first + i) * 10 * MS, "end_ns": ((first + i) * 10 + 9) * MS}
                  for first, op, _, count in parts for i in range(count) for rank in (0, 1)]
-        cuts = [step for step, rule in rules if rule.startswith("cut")]
-        fired = [{"t_ns": (at * 10 + 5 if fired_ms is None else fired_ms) * MS, "action": "cut",
-                  "rail": rail} for rail, at in zip((1, 2), cuts)]
-        events = [event("path_down", 1, rail=rail, bytes_replayed=7) for rail in (1, 2)] + \
-            [event("path_up", 2)] * ups
+        fired = [{"t_ns": (at * 10 + (5 if rule.startswith("cut") else 0)) * MS,
+                  "action": rule.split()[0], "rail": int(rule.split("rail=")[1][0])}
+                 for at, rule in rules]
+        cut_ms, heal_ms, again_ms = (f["t_ns"] // MS for f in fired)
+        events = [event("path_down", cut_ms + 2, bytes_replayed=7), event("path_up", heal_ms + ups_ms),
+                  event("path_down", again_ms + 2, bytes_replayed=7)]
+        fired[0]["t_ns"] -= early_ms * MS
         if change:
             change(steps)
         return torch_case.braid_result({"codes": codes, "steps": steps, "fired": fired, "ready_s": 1,
@@ -234,8 +236,8 @@ class Torch(unittest.TestCase):
         got = self.braid()
         self.assertTrue(got["ok"], got)
         self.assertEqual(got["cut"]["send_recv"]["bytes_replayed"], 7)
-        reds = {"network": {"network": "IB"}, "code": {"codes": (0, 1)}, "idle": {"fired_ms": 1},
-                "not back": {"ups": 0}, "short": {"change": lambda steps: steps.pop(3)},
+        reds = {"network": {"network": "IB"}, "code": {"codes": (0, 1)}, "idle": {"early_ms": 6},
+                "not back": {"ups_ms": -1}, "short": {"change": lambda steps: steps.pop(3)},
                 "wrong": {"change": lambda steps: steps[3].update(wrong=1)}}
         for name, red in reds.items():
             self.assertFalse(self.braid(**red)["ok"], name)

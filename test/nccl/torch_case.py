@@ -88,8 +88,15 @@ def network_of(result):
     return "?"
 
 
-def events_of(result, kind, rail):
-    return [e for e in result["events"] if e.get("event") == kind and e.get("rail") == rail]
+def fired_at(result, action, rail):
+    """When that rule fired, 0 if it did not."""
+    return next((f["t_ns"] for f in result["fired"] if (f["action"], f["rail"]) == (action, rail)), 0)
+
+
+def events_of(result, kind, begin_ns, end_ns):
+    """Both ends' events of that time. A path's rails at its two ends need not have one number."""
+    return [e for e in result["events"]
+            if e.get("event") == kind and begin_ns <= e.get("mono_ns", 0) < end_ns]
 
 
 def took_s(steps):
@@ -97,12 +104,12 @@ def took_s(steps):
     return max((step["end_ns"] - step["begin_ns"] for step in steps), default=0) / 1e9
 
 
-def cut_of(result, first, rail):
-    """What the cut of that rail in the step after `first` did."""
+def cut_of(result, first, rail, until_ns):
+    """What the cut of that rail in the step after `first` did, up to that time."""
     at = [[s for s in result["steps"] if s["step"] == first + i] for i in range(CUT_STEPS)]
-    hit = [f["t_ns"] for f in result["fired"] if f["action"] == "cut" and f["rail"] == rail]
-    is_running = any(step["begin_ns"] < t_ns < step["end_ns"] for t_ns in hit for step in at[1])
-    downs = events_of(result, "path_down", rail)
+    hit_ns = fired_at(result, "cut", rail)
+    is_running = any(step["begin_ns"] < hit_ns < step["end_ns"] for step in at[1])
+    downs = events_of(result, "path_down", hit_ns, until_ns)
     return {"ok": is_running and len(downs) > 0 and all(len(steps) == RANKS for steps in at),
             "running": is_running, "paths_down": len(downs),
             "wrong": sum(s["wrong"] for steps in at for s in steps),
@@ -114,9 +121,11 @@ def braid_result(result):
     """Judges the job on Braid."""
     steps, _ = braid_steps()
     wanted = sum(count for *_, count in steps)
-    cuts = {op: cut_of(result, next(s[0] for s in steps if s[1] == op and s[3] == CUT_STEPS), rail)
-            for op, rail in zip(CUT_OPS, (1, 2))}
-    ups = len(events_of(result, "path_up", 1))
+    firsts = {op: next(s[0] for s in steps if s[1] == op and s[3] == CUT_STEPS) for op in CUT_OPS}
+    mended_ns, again_ns = fired_at(result, "heal", 1), fired_at(result, "cut", 2)
+    cuts = {"all_reduce": cut_of(result, firsts["all_reduce"], 1, mended_ns),
+            "send_recv": cut_of(result, firsts["send_recv"], 2, 1 << 63)}
+    ups = len(events_of(result, "path_up", mended_ns, again_ns))
     ok = (not any(result["codes"]) and wrong_of(result) == 0 and network_of(result) == "Braid" and
           len(result["steps"]) == RANKS * wanted and all(cut["ok"] for cut in cuts.values()) and
           ups == cuts["all_reduce"]["paths_down"])
