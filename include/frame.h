@@ -171,15 +171,30 @@ struct frame_fenced {
 };
 
 /**
+ * One end of a path that comes back. GID and keys may not be those that the comm was opened with:
+ * the HCA may have been opened again meanwhile.
+ */
+struct path_side {
+	struct qp_addr qp;
+	struct rail_desc rail;
+	uint32_t
+		ring_rkey; /* of everything that this end's OPEN or OPENED told: one registration */
+};
+
+/**
  * REJOIN: the sender's new QP for a path that is DOWN; REJOINED: the receiver's answer, or err < 0.
- * The GID may have moved since the comm was opened, so the rail is described anew.
+ * The answer also has the rkey on this path of the buffer of each receive that is not complete:
+ * those in their clear-to-send entries, which never change, may be of the HCA before.
  */
 struct frame_rejoin {
 	uint8_t path;
 	uint32_t epoch;
 	int32_t err; /* 0 or negative errno; 0 in REJOIN */
-	struct qp_addr qp;
-	struct rail_desc rail;
+	struct path_side side;
+	uint64_t keys_seq;  /* keys[i] is of the receive keys_seq + i */
+	uint32_t key_count; /* 0..WINDOW_MSGS; 0 in REJOIN */
+	uint32_t key_mask;  /* bit i: its buffer is registered on this path */
+	uint32_t keys[WINDOW_MSGS];
 };
 
 /** PROBED: "my probe of this path was placed at your end". REJOIN_HINT: "try now". */

@@ -153,8 +153,15 @@ static void body_rejoin(struct oob_bytes *bytes, struct frame_rejoin *rejoin)
 	if (rejoin->err > 0) {
 		bytes->bad = true;
 	}
-	body_qp(bytes, &rejoin->qp);
-	body_rail(bytes, &rejoin->rail);
+	body_qp(bytes, &rejoin->side.qp);
+	body_rail(bytes, &rejoin->side.rail);
+	oob_bytes_u32(bytes, &rejoin->side.ring_rkey);
+	oob_bytes_u64(bytes, &rejoin->keys_seq);
+	oob_bytes_range(bytes, &rejoin->key_count, 0, WINDOW_MSGS);
+	oob_bytes_u32(bytes, &rejoin->key_mask);
+	for (uint32_t i = 0; !bytes->bad && i < rejoin->key_count; i++) {
+		oob_bytes_u32(bytes, &rejoin->keys[i]);
+	}
 }
 
 static void body_probed(struct oob_bytes *bytes, struct frame_probed *probed)

@@ -59,9 +59,10 @@ unlock:
 	return rc;
 }
 
-static void fill_recv(const struct comm *comm, const struct memory *memory, void *data, size_t size,
+static void fill_recv(const struct comm *comm, struct memory *memory, void *data, size_t size,
 		      struct repair_recv *out)
 {
+	out->cookie = memory;
 	out->addr = (uint64_t)(uintptr_t)data;
 	out->size_bytes = memory ? size : 0;
 	out->key_mask = 0;

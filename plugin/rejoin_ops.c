@@ -39,8 +39,7 @@ static void rebuild_job(void *arg)
 {
 	struct comm_path *path = arg;
 	struct comm *comm = path->comm;
-	struct rail_desc rail;
-	struct qp_addr addr;
+	struct path_side side = {.ring_rkey = 0};
 	struct ib_qp qp;
 	bool moved;
 	int rc;
@@ -50,13 +49,13 @@ static void rebuild_job(void *arg)
 		rc = comm_create_qp(comm, path->rail, &qp);
 	}
 	if (!rc) {
-		addr = (struct qp_addr){.qpn = qp.qpn, .psn = qp.psn};
-		ib_rail_describe(path->rail, &rail);
+		side.qp = (struct qp_addr){.qpn = qp.qpn, .psn = qp.psn};
+		side.ring_rkey = ib_mr_rkey(comm->rings.mr, path->rail);
+		ib_rail_describe(path->rail, &side.rail);
 		rc = swap_qp(path, &qp) ? flush_rebuild(path) : -ECANCELED;
 	}
 	lock_take(&comm->lock);
-	repair_rejoin_built(&comm->end, path->idx, path->rejoin_epoch, rc, &addr, &rail,
-			    clock_mono_ns());
+	repair_rejoin_built(&comm->end, path->idx, path->rejoin_epoch, rc, &side, clock_mono_ns());
 	comm_unlock(comm);
 	comm_put(comm);
 }
@@ -90,14 +89,30 @@ void rejoin_op_rebuild(void *ctx, unsigned int p, uint32_t epoch)
 	post_job(&comm->paths[p], epoch, rebuild_job);
 }
 
-void rejoin_op_join(void *ctx, unsigned int p, uint32_t epoch, const struct qp_addr *peer,
-		    const struct rail_desc *peer_rail)
+void rejoin_op_join(void *ctx, unsigned int p, uint32_t epoch, const struct path_side *peer)
 {
 	struct comm *comm = ctx;
 	struct comm_path *path = &comm->paths[p];
 
-	path->rejoin_peer = *peer;
-	path->peer_rail = *peer_rail;
+	path->rejoin_peer = peer->qp;
+	path->peer_rail = peer->rail;
+	path->cts_rkey = peer->ring_rkey;
+	path->ack_rkey = peer->ring_rkey;
+	path->record_rkey = peer->ring_rkey;
+	path->probe_rkey = peer->ring_rkey;
 	post_job(path, epoch, join_job);
 	runtime_repair_begins(); /* the probe's completion has to be polled */
+}
+
+bool rejoin_op_key(void *ctx, unsigned int p, void *cookie, uint32_t *rkey)
+{
+	const struct comm *comm = ctx;
+	const struct memory *memory = cookie;
+	const struct ib_rail *rail = comm->paths[p].rail;
+
+	if (!memory || !ib_mr_is_on(memory->mr, rail)) {
+		return false;
+	}
+	*rkey = ib_mr_rkey(memory->mr, rail);
+	return true;
 }

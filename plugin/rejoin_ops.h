@@ -2,13 +2,14 @@
 #ifndef BRAID_PLUGIN_REJOIN_OPS_H
 #define BRAID_PLUGIN_REJOIN_OPS_H
 
-#include "include/rail_desc.h"
+#include "include/frame.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The verbs side of a rejoin, on the rail's worker; see struct repair_ops. Comm's lock held. */
 void rejoin_op_rebuild(void *ctx, unsigned int path, uint32_t epoch);
-void rejoin_op_join(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
-		    const struct rail_desc *peer_rail);
+void rejoin_op_join(void *ctx, unsigned int path, uint32_t epoch, const struct path_side *peer);
+bool rejoin_op_key(void *ctx, unsigned int path, void *cookie, uint32_t *rkey);
 
 #endif

@@ -327,6 +327,7 @@ const struct repair_ops comm_repair_ops = {
 	.post_probe = op_post_probe,
 	.rebuild = rejoin_op_rebuild,
 	.join = rejoin_op_join,
+	.key = rejoin_op_key,
 	.fence = op_fence,
 	.cut = op_cut,
 	.send = op_send,

@@ -81,11 +81,14 @@ struct repair_ops {
 	void (*fence)(void *ctx, unsigned int path);
 	/* The QP does not flush: enter what its CQ holds, RESET it, then call repair_fence_cut. */
 	void (*cut)(void *ctx, unsigned int path);
-	/* Make a new QP for the path, of a rail read anew, then call repair_rejoin_built. */
+	/* Make a new QP for the path, of a rail read anew, whose HCA may be opened again for it,
+	 * then call repair_rejoin_built. */
 	void (*rebuild)(void *ctx, unsigned int path, uint32_t epoch);
 	/* Connect it, then call repair_rejoin_joined. */
-	void (*join)(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
-		     const struct rail_desc *peer_rail);
+	void (*join)(void *ctx, unsigned int path, uint32_t epoch, const struct path_side *peer);
+	/* Is the memory that the cookie of a send or receive names (NULL: none) registered on the
+	 * path now? Then *rkey is its key for the peer. */
+	bool (*key)(void *ctx, unsigned int path, void *cookie, uint32_t *rkey);
 	/* To the peer. 0; -ENOBUFS, -ENOMEM: not taken, it is told again (repair/notice.h) */
 	int (*send)(void *ctx, const struct frame *frame);
 	/* Ask the peer's process for a sign of life over the link, then call repair_end_answered.
@@ -106,6 +109,11 @@ struct repair_role {
 	void (*reconcile)(struct repair_end *end, unsigned int path,
 			  const struct frame_fenced *peer, struct repair_report *report);
 	void (*pump)(struct repair_end *end);
+	/* receiver: of every receive that is not complete, into REJOINED; sender: out of it */
+	void (*tell_keys)(const struct repair_end *end, unsigned int path,
+			  struct frame_rejoin *out);
+	void (*take_keys)(struct repair_end *end, unsigned int path,
+			  const struct frame_rejoin *frame);
 	/* true: something waits and no UP path can carry it */
 	bool (*starved)(const struct repair_end *end);
 	/* true: the peer owes something, so silence on a path is to be looked into */

@@ -32,10 +32,8 @@ static bool fill_rejoin(const struct repair_end *end, unsigned int p, struct fra
 {
 	const struct repair_path *path = &end->paths[p];
 
-	frame->rejoin = (struct frame_rejoin){.path = (uint8_t)p,
-					      .epoch = path->epoch,
-					      .qp = path->rejoin.own_qp,
-					      .rail = path->rejoin.own_rail};
+	frame->rejoin = (struct frame_rejoin){
+		.path = (uint8_t)p, .epoch = path->epoch, .side = path->rejoin.own};
 	return path->state == PATH_DOWN && path->rejoin.is_offered;
 }
 
@@ -47,10 +45,10 @@ static bool fill_rejoined(const struct repair_end *end, unsigned int p, struct f
 	frame->rejoin = (struct frame_rejoin){
 		.path = (uint8_t)p, .epoch = path->epoch, .err = rejoin->answer_err};
 	if (rejoin->answer_err) {
-		frame->rejoin.rail = rejoin->peer_rail; /* anything well formed */
+		frame->rejoin.side.rail = rejoin->peer.rail; /* anything well formed */
 	} else {
-		frame->rejoin.qp = rejoin->own_qp;
-		frame->rejoin.rail = rejoin->own_rail;
+		frame->rejoin.side = rejoin->own;
+		end->role->tell_keys(end, p, &frame->rejoin);
 	}
 	return rejoin->answer_epoch == path->epoch &&
 	       (rejoin->answer_err || path->state == PATH_PROBING);

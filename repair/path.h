@@ -65,7 +65,7 @@ struct rejoin_state {
 	bool was_up;     /* the path has carried traffic in this epoch */
 	bool is_probed;  /* own probe was placed */
 	bool is_probe_posted;
-	uint32_t offer_epoch;  /* receiver: epoch of the last offer, that of peer_qp */
+	uint32_t offer_epoch;  /* receiver: epoch of the last offer, that of peer.qp */
 	uint32_t answer_epoch; /* receiver: of the last answer */
 	int32_t answer_err;
 	uint32_t peer_probed_epoch;
@@ -74,8 +74,7 @@ struct rejoin_state {
 	uint64_t try_ns;     /* next attempt */
 	uint64_t up_ns;      /* since when UP */
 	uint64_t probing_ns; /* since when PROBING */
-	struct qp_addr own_qp, peer_qp;
-	struct rail_desc own_rail, peer_rail;
+	struct path_side own, peer;
 };
 
 /** One path at one end. Owner: the comm's lock. */

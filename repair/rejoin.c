@@ -87,8 +87,8 @@ void rejoin_went_down(struct repair_end *end, unsigned int p)
 /* A rail that was down when it was looked at first has no speed to speak of until it is up. */
 static void take_speed(struct repair_path *path)
 {
-	uint32_t own_mbps = path->rejoin.own_rail.speed_mbps;
-	uint32_t peer_mbps = path->rejoin.peer_rail.speed_mbps;
+	uint32_t own_mbps = path->rejoin.own.rail.speed_mbps;
+	uint32_t peer_mbps = path->rejoin.peer.rail.speed_mbps;
 
 	if (own_mbps && peer_mbps) {
 		path->weight = own_mbps < peer_mbps ? own_mbps : peer_mbps;
@@ -132,7 +132,7 @@ static bool take_answer(struct repair_end *end, unsigned int p, uint32_t epoch, 
 }
 
 void repair_rejoin_built(struct repair_end *end, unsigned int p, uint32_t epoch, int err,
-			 const struct qp_addr *qp, const struct rail_desc *rail, uint64_t now_ns)
+			 const struct path_side *side, uint64_t now_ns)
 {
 	struct rejoin_state *rejoin = &end->paths[p].rejoin;
 
@@ -146,15 +146,14 @@ void repair_rejoin_built(struct repair_end *end, unsigned int p, uint32_t epoch,
 		step_back(end, p);
 		return;
 	}
-	rejoin->own_qp = *qp;
-	rejoin->own_rail = *rail;
+	rejoin->own = *side;
 	if (end->role->offers) {
 		rejoin->is_offered = true;
 		notice_send(end, p, NOTICE_REJOIN);
 		return;
 	}
 	rejoin->is_busy = true;
-	end->ops->join(end->ctx, p, epoch, &rejoin->peer_qp, &rejoin->peer_rail);
+	end->ops->join(end->ctx, p, epoch, &rejoin->peer);
 }
 
 void repair_rejoin_joined(struct repair_end *end, unsigned int p, uint32_t epoch, int err,
@@ -185,15 +184,15 @@ static void on_offer(struct repair_end *end, unsigned int p, const struct frame_
 		repair_end_fail(end, CAUSE_PROTOCOL, p, "a receiver offered to rejoin");
 		return;
 	}
-	if (rejoin->peer_qp.qpn == frame->qp.qpn && rejoin->offer_epoch == frame->epoch) {
+	if (rejoin->peer.qp.qpn == frame->side.qp.qpn && rejoin->offer_epoch == frame->epoch) {
 		return; /* the same offer once more */
 	}
-	rejoin->peer_rail = frame->rail;
 	if (end->paths[p].state != PATH_DOWN || rejoin->is_busy) {
+		rejoin->peer.rail = frame->side.rail;
 		answer(end, p, -EBUSY);
 		return;
 	}
-	rejoin->peer_qp = frame->qp;
+	rejoin->peer = frame->side;
 	rejoin->offer_epoch = frame->epoch;
 	rejoin->is_busy = true;
 	end->ops->rebuild(end->ctx, p, frame->epoch);
@@ -210,10 +209,15 @@ static void on_answer(struct repair_end *end, unsigned int p, const struct frame
 		step_back(end, p);
 		return;
 	}
+	if (frame->key_count > WINDOW_MSGS) {
+		repair_end_fail(end, CAUSE_PROTOCOL, p, "more keys than receives can be open");
+		return;
+	}
 	rejoin->is_offered = false;
 	rejoin->is_busy = true;
-	rejoin->peer_rail = frame->rail;
-	end->ops->join(end->ctx, p, frame->epoch, &frame->qp, &frame->rail);
+	rejoin->peer = frame->side;
+	end->role->take_keys(end, p, frame);
+	end->ops->join(end->ctx, p, frame->epoch, &rejoin->peer);
 }
 
 /*

@@ -14,9 +14,9 @@ enum {
  *
  *   sender                                         receiver
  *   new QP (rebuild)
- *   REJOIN{path, epoch, QP, rail}   ------------->
+ *   REJOIN{path, epoch, QP, rail, key} ---------->
  *                                                  new QP, connect it, PROBING: receives
- *            <------------------------------------ REJOINED{path, epoch, QP, rail}, or err
+ *            <------------------------------------ REJOINED{path, epoch, QP, rail, keys}, or err
  *   connect, PROBING: probe
  *   own probe placed: PROBED{path, epoch} ------->  the peer is connected now: probe
  *            <------------------------------------  own probe placed: PROBED{path, epoch}
@@ -28,6 +28,20 @@ enum {
  * epoch fits. A probe is WIRE_PROBE_BYTES of a pattern that names path and epoch; when the peer
  * says it was placed, the bytes are compared, so a rail that loses long packets does not come back.
  *
+ * Keys. Before ops->rebuild has answered, an end may have opened the path's HCA again, and all
+ * memory has other keys on it. No work request with a key of the HCA before is posted on the new
+ * QP:
+ * - of local memory: keys are asked for when a piece is posted, and ops->key says again for each
+ *   message that the sender holds whether its buffer is registered there;
+ * - of the rings: both frames carry the key anew;
+ * - of receive buffers: entries written before the rebuild may name the old key, and an entry never
+ *   changes. So REJOINED names the key of every receive that is not complete, read out when it
+ *   leaves, and these count for those messages in place of their entries'. Receives that are posted
+ *   later have the new key in their entries: reading out and posting exclude each other, and the
+ *   HCA is not opened again while the path is PROBING or UP. Complete ones are not written again.
+ * Nothing but the REJOINED of its epoch makes the path UP at the sender, and a path that was only
+ * repaired goes through the same with the keys it had.
+ *
  * Whatever goes wrong while PROBING is a fault like any other: both ends fence the new epoch,
  * nothing is missing, the epoch is raised, and the next attempt comes later. When only one end was
  * PROBING the other answers FENCE from DOWN.
@@ -38,9 +52,9 @@ enum {
  * once, unless the path flaps.
  */
 
-/** Result of ops->rebuild for the epoch it was asked for. err 0: qp and rail are this end's. */
+/** Result of ops->rebuild for the epoch it was asked for. err 0: side is this end's. */
 void repair_rejoin_built(struct repair_end *end, unsigned int path, uint32_t epoch, int err,
-			 const struct qp_addr *qp, const struct rail_desc *rail, uint64_t now_ns);
+			 const struct path_side *side, uint64_t now_ns);
 
 /** Result of ops->join. */
 void repair_rejoin_joined(struct repair_end *end, unsigned int path, uint32_t epoch, int err,

@@ -266,6 +266,20 @@ static void rx_pump(struct repair_end *end)
 	}
 }
 
+static void rx_tell_keys(const struct repair_end *end, unsigned int p, struct frame_rejoin *out)
+{
+	const struct repair_rx *rx = (const struct repair_rx *)end;
+
+	out->keys_seq = rx->book.next_seq;
+	for (uint64_t seq = out->keys_seq; seq < rx->book.posted_seq; seq++) {
+		unsigned int i = out->key_count++;
+
+		if (end->ops->key(end->ctx, p, rx->slots[wire_slot(seq)].cookie, &out->keys[i])) {
+			out->key_mask |= 1u << i;
+		}
+	}
+}
+
 static bool rx_starved(const struct repair_end *end)
 {
 	return repair_end_up_count(end) == 0;
@@ -277,6 +291,7 @@ static const struct repair_role rx_role = {
 	.read_out = rx_read_out,
 	.reconcile = rx_reconcile,
 	.pump = rx_pump,
+	.tell_keys = rx_tell_keys,
 	.starved = rx_starved,
 	.waits = rx_waits,
 	.probe = rx_probe,
@@ -328,8 +343,11 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 		return -EAGAIN;
 	}
 	*seq = book_post(&rx->book, recv->size_bytes);
-	*slot = (struct repair_rx_slot){
-		.seq = *seq, .open = true, .cts_wanted = true, .cts_path = -1};
+	*slot = (struct repair_rx_slot){.seq = *seq,
+					.open = true,
+					.cts_wanted = true,
+					.cts_path = -1,
+					.cookie = recv->cookie};
 	fill_cts(rx, recv, *seq);
 	post_wanted_cts(rx);
 	return 0;

@@ -13,6 +13,7 @@ struct repair_rx_slot {
 	bool cts_wanted;    /* the clear-to-send entry has to be posted (again) */
 	int8_t cts_path;    /* path of the last post; -1: none, or known to have arrived */
 	uint32_t path_mask; /* paths that brought pieces: all of them are flushed for GPU memory */
+	void *cookie;       /* of the receive */
 };
 
 /**
@@ -41,6 +42,7 @@ struct repair_rx {
 };
 
 struct repair_recv {
+	void *cookie; /* names the local memory registration; NULL: empty */
 	uint64_t addr;
 	uint64_t size_bytes;
 	uint32_t key_mask; /* paths on which the buffer is registered */

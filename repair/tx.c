@@ -264,6 +264,57 @@ static bool tx_waits(const struct repair_end *end)
 	return to_const_tx(end)->acked_seq < to_const_tx(end)->next_seq;
 }
 
+/* Key and mask bit of message seq on path p, if a REJOINED had them. */
+static bool find_key(const struct repair_tx *tx, unsigned int p, uint64_t seq, uint32_t *rkey,
+		     bool *is_there)
+{
+	const struct repair_tx_keys *keys = &tx->rekeyed[p];
+	uint64_t i = seq - keys->first_seq;
+
+	if (i >= keys->count) {
+		return false;
+	}
+	*rkey = keys->keys[i];
+	*is_there = keys->mask >> i & 1;
+	return true;
+}
+
+/* The buffers of a message on hand, as both ends have them registered now. */
+static void renew_key(struct repair_tx *tx, unsigned int p, struct repair_tx_msg *msg)
+{
+	uint32_t unused;
+	bool is_there;
+
+	if (!msg->size_bytes || !find_key(tx, p, msg->seq, &msg->rkeys[p], &is_there)) {
+		return;
+	}
+	msg->key_mask &= ~(1u << p);
+	if (is_there && tx->end.ops->key(tx->end.ctx, p, msg->cookie, &unused)) {
+		msg->key_mask |= 1u << p;
+	}
+}
+
+static void tx_take_keys(struct repair_end *end, unsigned int p, const struct frame_rejoin *frame)
+{
+	struct repair_tx *tx = to_tx(end);
+	struct repair_tx_keys *keys = &tx->rekeyed[p];
+
+	keys->first_seq = frame->keys_seq;
+	keys->count = frame->key_count;
+	keys->mask = frame->key_mask;
+	memcpy(keys->keys, frame->keys, sizeof(keys->keys));
+	if (keys->first_seq + keys->count > tx->rekeyed_seq) {
+		tx->rekeyed_seq = keys->first_seq + keys->count;
+	}
+	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
+		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
+
+		if (msg->open) {
+			renew_key(tx, p, msg);
+		}
+	}
+}
+
 static void tx_probe(struct repair_end *end, unsigned int path)
 {
 	struct wrq_item item = {.kind = WRQ_MARKER, .signalled = true};
@@ -282,6 +333,7 @@ static const struct repair_role tx_role = {
 	.read_out = tx_read_out,
 	.reconcile = tx_reconcile,
 	.pump = tx_pump,
+	.take_keys = tx_take_keys,
 	.starved = tx_starved,
 	.waits = tx_waits,
 	.probe = tx_probe,
@@ -319,12 +371,33 @@ static uint64_t piece_min_bytes(const struct repair_tx *tx, uint32_t key_mask)
 	return alone_bytes > limits->piece_min_bytes ? alone_bytes : limits->piece_min_bytes;
 }
 
+/* The receiver's keys, of the entry but for paths that have rejoined since it was written. Returns
+ * on which paths its buffer is registered. */
+static uint32_t take_rkeys(const struct repair_tx *tx, const struct wire_cts *cts,
+			   struct repair_tx_msg *msg)
+{
+	uint32_t mask = cts->l0.key_mask;
+	bool is_there;
+
+	memcpy(msg->rkeys, cts->l0.rkeys, sizeof(cts->l0.rkeys));
+	if (tx->end.path_count > 8) {
+		memcpy(msg->rkeys + 8, cts->l1.rkeys, sizeof(cts->l1.rkeys));
+	}
+	for (unsigned int p = 0; msg->seq < tx->rekeyed_seq && p < tx->end.path_count; p++) {
+		if (find_key(tx, p, msg->seq, &msg->rkeys[p], &is_there)) {
+			mask = (mask & ~(1u << p)) | (uint32_t)is_there << p;
+		}
+	}
+	return mask;
+}
+
 /* Every field by itself: the record is large, and most of it is keys that are copied anyway. */
 static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 		     const struct wire_cts *cts)
 {
 	struct repair_tx_msg *msg = &tx->msgs[wire_slot(tx->next_seq)];
 	uint64_t size_bytes = send->size_bytes;
+	uint32_t mask;
 
 	if (size_bytes > cts->l0.size_bytes) {
 		size_bytes = cts->l0.size_bytes;
@@ -337,13 +410,10 @@ static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 	msg->size_bytes = size_bytes;
 	msg->whole = size_bytes <= tx->end.limits.small_bytes;
 	/* Nothing is read or written by an empty message: every path will do. */
-	msg->key_mask = size_bytes ? send->key_mask & cts->l0.key_mask : UINT32_MAX;
+	mask = take_rkeys(tx, cts, msg);
+	msg->key_mask = size_bytes ? send->key_mask & mask : UINT32_MAX;
 	msg->cut = msg->whole ? (struct plan_cut){1, size_bytes}
 			      : plan_cut(size_bytes, piece_min_bytes(tx, msg->key_mask));
-	memcpy(msg->rkeys, cts->l0.rkeys, sizeof(cts->l0.rkeys));
-	if (tx->end.path_count > 8) {
-		memcpy(msg->rkeys + 8, cts->l1.rkeys, sizeof(cts->l1.rkeys));
-	}
 	msg->pending = all_pieces(msg->cut);
 	memset(msg->sent, 0, sizeof(msg->sent));
 	msg->wrs_out = 0;

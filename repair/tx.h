@@ -19,6 +19,13 @@ struct repair_tx_msg {
 	uint32_t wrs_out;         /* items of this message not yet back */
 };
 
+/** Keys of one path that count in place of those in the entries of so many messages. */
+struct repair_tx_keys {
+	uint64_t first_seq;
+	uint32_t count, mask;
+	uint32_t keys[WINDOW_MSGS];
+};
+
 /**
  * Sender end of a comm. A send is done when the receiver's book covers it (acknowledgement word,
  * clear-to-send entry or FENCED frame) and no WR of it is out: then nothing can read its buffer any
@@ -37,6 +44,8 @@ struct repair_tx {
 	uint64_t acked_seq;          /* every message below is complete at the receiver */
 	uint64_t released_seq;       /* every message below was reported done */
 	uint64_t pump_seq;           /* no message below has a piece that waits to be posted */
+	uint64_t rekeyed_seq;        /* no message from here on is in any of these */
+	struct repair_tx_keys rekeyed[PATHS_MAX]; /* of the last REJOINED */
 	struct repair_tx_msg msgs[WINDOW_MSGS];
 };
 

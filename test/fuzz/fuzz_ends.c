@@ -109,11 +109,17 @@ static void op_rebuild(void *ctx, unsigned int path, uint32_t epoch)
 	((struct host *)ctx)->epochs[path] = epoch;
 }
 
-static void op_join(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
-		    const struct rail_desc *peer_rail)
+static bool op_key(void *ctx, unsigned int path, void *cookie, uint32_t *rkey)
+{
+	(void)ctx;
+	(void)cookie;
+	*rkey = path;
+	return path % 2 == 0;
+}
+
+static void op_join(void *ctx, unsigned int path, uint32_t epoch, const struct path_side *peer)
 {
 	(void)peer;
-	(void)peer_rail;
 	((struct host *)ctx)->join_wanted |= 1u << path;
 	((struct host *)ctx)->epochs[path] = epoch;
 }
@@ -149,6 +155,7 @@ static const struct repair_ops ops = {
 	.cut = op_cut,
 	.rebuild = op_rebuild,
 	.join = op_join,
+	.key = op_key,
 	.send = op_send,
 	.ask = op_ask,
 	.report = op_report,
@@ -157,8 +164,7 @@ static const struct repair_ops ops = {
 /* The own side is honest: jobs that were asked for answer, a completion is of something posted. */
 static void finish_jobs(struct host *host, uint8_t choice)
 {
-	struct qp_addr qp = {.qpn = 7, .psn = 9};
-	struct rail_desc rail = {.port = 1};
+	struct path_side side = {.qp = {.qpn = 7, .psn = 9}, .rail = {.port = 1}};
 
 	for (unsigned int p = 0; p < PATHS; p++) {
 		uint32_t bit = 1u << p;
@@ -176,8 +182,7 @@ static void finish_jobs(struct host *host, uint8_t choice)
 		if (host->rebuild_wanted & bit) {
 			host->rebuild_wanted &= ~bit;
 			repair_rejoin_built(host->end, p, host->epochs[p],
-					    choice % 5 == 4 ? -ENETDOWN : 0, &qp, &rail,
-					    host->now_ns);
+					    choice % 5 == 4 ? -ENETDOWN : 0, &side, host->now_ns);
 		} else if (host->join_wanted & bit) {
 			host->join_wanted &= ~bit;
 			repair_rejoin_joined(host->end, p, host->epochs[p],

@@ -313,9 +313,9 @@ uint32_t conf_recv_bytes(const struct sim_conf *c, uint64_t seq)
 	return kind < 4 ? c->size_max : size;
 }
 
-uint32_t conf_key_mask(const struct sim_conf *c, enum sim_side side, uint64_t seq)
+uint32_t conf_key_mask(const struct sim_conf *c, enum sim_side side, uint64_t seq, uint32_t gen)
 {
-	uint64_t draw = rng_mix(c->seed * 7 + seq * 2 + side);
+	uint64_t draw = rng_mix(c->seed * 7 + seq * 2 + side + gen * 0x10001ull);
 	uint32_t all = (1u << c->path_count) - 1;
 
 	if ((uint32_t)(draw >> 32) % 1000 >= c->key_hole_permille) {
@@ -323,4 +323,10 @@ uint32_t conf_key_mask(const struct sim_conf *c, enum sim_side side, uint64_t se
 	}
 	/* Paths that stay keep their keys, so that the message can always go. */
 	return c->goal == GOAL_NO_PATH ? all : all & ~((uint32_t)draw & c->dies_mask);
+}
+
+bool conf_is_replaced(const struct sim_conf *c, enum sim_side side, unsigned int path,
+		      uint32_t epoch)
+{
+	return rng_mix(c->seed * 11 + epoch * 64 + path * 2 + side) % 3 == 0;
 }

@@ -119,6 +119,10 @@ void conf_draw(struct sim_conf *conf, uint64_t seed);
 void conf_draw_sibling(struct sim_conf *conf, const struct sim_conf *first);
 uint32_t conf_send_bytes(const struct sim_conf *conf, uint64_t seq);
 uint32_t conf_recv_bytes(const struct sim_conf *conf, uint64_t seq);
-uint32_t conf_key_mask(const struct sim_conf *conf, enum sim_side side, uint64_t seq);
+/** gen: how often the HCA was opened again. */
+uint32_t conf_key_mask(const struct sim_conf *conf, enum sim_side side, uint64_t seq, uint32_t gen);
+/** Is the HCA opened again before this attempt to rejoin. */
+bool conf_is_replaced(const struct sim_conf *conf, enum sim_side side, unsigned int path,
+		      uint32_t epoch);
 
 #endif

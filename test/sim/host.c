@@ -246,18 +246,23 @@ static void cut_done(struct host *host, unsigned int path)
 static void built(struct host *host, unsigned int path, uint32_t epoch)
 {
 	struct sim *sim = host->sim;
-	struct qp_addr qp = {0};
-	struct rail_desc rail = {0};
+	struct path_side side = {.ring_rkey = 0};
 	int err = 0;
 
+	if (conf_is_replaced(&sim->conf, host->side, path, epoch)) {
+		TRACE(sim, "%s opens the HCA of path %u again", host->side == SIDE_TX ? "tx" : "rx",
+		      path);
+		SIM_MARK(sim, REPLACED);
+		sim->net.nics[host->side][path].gen++;
+	}
 	if (!net_qp_make(sim, host->side, path)) {
 		err = -EIO;
 		SIM_MARK(sim, BUILD_FAILED);
 	}
-	qp.qpn = sim->net.qps[host->side][path].qpn;
-	TRACE(sim, "%s made QP %u for path %u: %d", host->side == SIDE_TX ? "tx" : "rx", qp.qpn,
-	      path, err);
-	repair_rejoin_built(host->end, path, epoch, err, &qp, &rail, sim->now_ns);
+	side.qp.qpn = sim->net.qps[host->side][path].qpn;
+	TRACE(sim, "%s made QP %u for path %u: %d", host->side == SIDE_TX ? "tx" : "rx",
+	      side.qp.qpn, path, err);
+	repair_rejoin_built(host->end, path, epoch, err, &side, sim->now_ns);
 }
 
 static void joined(struct host *host, unsigned int path, uint64_t arg)

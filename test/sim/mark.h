@@ -73,6 +73,8 @@
 	X(TOLD_LATE, "a frame left that the link had refused before")                              \
 	X(FENCED_WHILE_DOWN,                                                                       \
 	  "FENCED without a FENCE, for an attempt that this end had not joined")                   \
+	X(REPLACED, "an HCA was opened again, with other keys")                                    \
+	X(REKEYED, "a message on hand was given another key")                                      \
 	X(LARGE_LOST, "a wire that lets small packets pass lost a long one")                       \
 	X(SEQ_WRAP, "the low bits of seq wrapped")
 

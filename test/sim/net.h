@@ -108,6 +108,7 @@ struct net_wire {
 
 struct net_nic {
 	bool dead;
+	uint32_t gen; /* how often it was opened again: memory has other keys then */
 	uint64_t revive_ns;
 };
 

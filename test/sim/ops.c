@@ -190,14 +190,20 @@ static void op_rebuild(void *ctx, unsigned int path, uint32_t epoch)
 	push_work(ctx, path, EV_BUILT, epoch);
 }
 
-static void op_join(void *ctx, unsigned int path, uint32_t epoch, const struct qp_addr *peer,
-		    const struct rail_desc *peer_rail)
+static bool op_key(void *ctx, unsigned int path, void *cookie, uint32_t *rkey)
+{
+	const struct host *host = ctx;
+	const struct user_buf *buf = cookie;
+
+	return user_key(host->sim, host->side, buf->seq, path, rkey);
+}
+
+static void op_join(void *ctx, unsigned int path, uint32_t epoch, const struct path_side *peer)
 {
 	struct host *host = ctx;
 
-	(void)peer_rail;
 	fault_hook(host->sim, WHEN_JOIN);
-	push_work(host, path, EV_JOINED, (uint64_t)epoch << 32 | peer->qpn);
+	push_work(host, path, EV_JOINED, (uint64_t)epoch << 32 | peer->qp.qpn);
 }
 
 static void op_fence(void *ctx, unsigned int path)
@@ -444,6 +450,7 @@ const struct repair_ops sim_ops = {
 	.post_probe = op_post_probe,
 	.rebuild = op_rebuild,
 	.join = op_join,
+	.key = op_key,
 	.fence = op_fence,
 	.cut = op_cut,
 	.send = op_send,

@@ -131,6 +131,10 @@ void user_on_read(struct sim *sim, const struct net_wr *wr);
 /** Bytes are about to be placed at the receiver. */
 void user_on_place(struct sim *sim, const struct net_chunk *chunk, unsigned int path);
 void user_on_post(struct sim *sim, const struct repair_piece *piece);
+/** Is the buffer of seq registered on the HCA of the path as that was opened last, and under which
+ * key. */
+bool user_key(const struct sim *sim, unsigned int side, uint64_t seq, unsigned int path,
+	      uint32_t *rkey);
 void user_on_arrived(struct sim *sim, unsigned int path, uint32_t imm);
 
 /* faults.c */

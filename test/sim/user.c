@@ -66,9 +66,13 @@ static void check_data(struct sim *sim, const struct user_buf *buf, uint32_t siz
 	}
 }
 
-static uint32_t rkey_of(uint64_t seq, unsigned int path)
+bool user_key(const struct sim *sim, unsigned int side, uint64_t seq, unsigned int path,
+	      uint32_t *rkey)
 {
-	return (uint32_t)(seq * 131 + path * 7 + 1);
+	uint32_t gen = sim->net.nics[side][path].gen;
+
+	*rkey = (uint32_t)(seq * 131 + path * 7 + gen * 1000003 + 1);
+	return conf_key_mask(&sim->conf, (enum sim_side)side, seq, gen) >> path & 1;
 }
 
 static bool post_recv(struct sim *sim, struct user_buf *buf)
@@ -76,11 +80,11 @@ static bool post_recv(struct sim *sim, struct user_buf *buf)
 	uint64_t seq = sim->user.next_seq[SIDE_RX], got = 0;
 	struct repair_recv recv = {.addr = (uint64_t)buf->mem,
 				   .size_bytes = conf_recv_bytes(&sim->conf, seq),
-				   .key_mask = conf_key_mask(&sim->conf, SIDE_RX, seq)};
+				   .cookie = buf};
 	int rc;
 
-	for (unsigned int p = 0; p < PATHS_MAX; p++) {
-		recv.rkeys[p] = rkey_of(seq, p);
+	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+		recv.key_mask |= (uint32_t)user_key(sim, SIDE_RX, seq, p, &recv.rkeys[p]) << p;
 	}
 	if (buf->seq != seq) { /* first attempt */
 		memset(buf->mem, FILL_POSTED, recv.size_bytes);
@@ -110,9 +114,13 @@ static bool post_send(struct sim *sim, struct user_buf *buf)
 	uint64_t seq = sim->user.next_seq[SIDE_TX], got = 0;
 	struct repair_send send = {.cookie = buf,
 				   .addr = (uint64_t)buf->mem,
-				   .size_bytes = conf_send_bytes(&sim->conf, seq),
-				   .key_mask = conf_key_mask(&sim->conf, SIDE_TX, seq)};
+				   .size_bytes = conf_send_bytes(&sim->conf, seq)};
 	const struct wire_cts *cts = &sim->cts[wire_slot(seq)];
+	uint32_t unused;
+
+	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+		send.key_mask |= (uint32_t)user_key(sim, SIDE_TX, seq, p, &unused) << p;
+	}
 
 	if (buf->seq != seq) { /* first attempt */
 		buf->seq = seq;
@@ -301,16 +309,20 @@ void user_on_post(struct sim *sim, const struct repair_piece *piece)
 	struct user *user = &sim->user;
 	uint64_t seq = piece->record.seq;
 	unsigned int slot = wire_slot(seq), i = piece->record.piece;
-	uint32_t mask =
-		conf_key_mask(&sim->conf, SIDE_TX, seq) & conf_key_mask(&sim->conf, SIDE_RX, seq);
+	uint32_t rkey, unused;
+	bool is_right = user_key(sim, SIDE_TX, seq, piece->path, &unused) &&
+			user_key(sim, SIDE_RX, seq, piece->path, &rkey) && piece->rkey == rkey;
 
 	reset_slot(user, seq);
 	TRACE(sim, "tx posts seq %llu piece %u, %u bytes, on path %u, time %u",
 	      (unsigned long long)seq, i, piece->len_bytes, piece->path, user->posts[slot][i] + 1u);
-	if (piece->len_bytes &&
-	    (!(mask >> piece->path & 1) || piece->rkey != rkey_of(seq, piece->path))) {
+	if (piece->len_bytes && !is_right) {
 		sim_fail(sim, "seq %llu posted on path %u with a wrong key",
 			 (unsigned long long)seq, piece->path);
+	}
+	if (piece->len_bytes && piece->path < 8 &&
+	    piece->rkey != sim->cts[slot].l0.rkeys[piece->path]) {
+		SIM_MARK(sim, REKEYED);
 	}
 	if (piece->path >= sim->conf.active_count) {
 		SIM_MARK(sim, STANDBY_USED);

@@ -39,6 +39,8 @@ struct fake {
 	unsigned int rc_path;
 	int marker_rc;
 	int send_rc, ask_rc;
+	uint32_t no_key_mask; /* paths on which nothing is registered */
+	uint32_t key_base;    /* added to the cookie: key */
 };
 
 static struct fake fake;
@@ -126,6 +128,16 @@ static int fake_send(void *ctx, const struct frame *frame)
 	return fake.send_rc;
 }
 
+static bool fake_key(void *ctx, unsigned int path, void *cookie, uint32_t *rkey)
+{
+	(void)ctx;
+	if (!cookie || fake.no_key_mask >> path & 1) {
+		return false;
+	}
+	*rkey = fake.key_base + (uint32_t)(uintptr_t)cookie;
+	return true;
+}
+
 static int fake_ask(void *ctx)
 {
 	(void)ctx;
@@ -148,6 +160,7 @@ static const struct repair_ops fake_ops = {
 	.post_recvs = fake_post_recvs,
 	.fence = fake_fence,
 	.cut = fake_cut,
+	.key = fake_key,
 	.send = fake_send,
 	.ask = fake_ask,
 	.report = fake_report,

@@ -107,14 +107,13 @@ static void test_fenced_keeps_its_epoch(void **state)
 /* An offer of the new epoch means nothing to a peer that has not had the end of the old one. */
 static void test_offer_waits_for_fenced(void **state)
 {
-	struct qp_addr qp = {.qpn = 77};
-	struct rail_desc rail = {.port = 1};
+	struct path_side side = {.qp = {.qpn = 77}, .rail = {.port = 1}, .ring_rkey = 5};
 
 	(void)state;
 	go_down_owing();
 	repair_end_tick(&tx.end, 20ull * MS);
 	assert_int_equal(rebuild_count, 1);
-	repair_rejoin_built(&tx.end, 0, 2, 0, &qp, &rail, 21ull * MS);
+	repair_rejoin_built(&tx.end, 0, 2, 0, &side, 21ull * MS);
 	assert_int_equal(fake.frame_count, 0);
 	fake.send_rc = 0;
 	repair_end_tick(&tx.end, 22ull * MS);
@@ -122,7 +121,8 @@ static void test_offer_waits_for_fenced(void **state)
 	assert_int_equal(fake.frames[0].type, FRAME_FENCED);
 	assert_int_equal(fake.frames[1].type, FRAME_REJOIN);
 	assert_int_equal(fake.frames[1].rejoin.epoch, 2);
-	assert_int_equal(fake.frames[1].rejoin.qp.qpn, 77);
+	assert_int_equal(fake.frames[1].rejoin.side.qp.qpn, 77);
+	assert_int_equal(fake.frames[1].rejoin.side.ring_rkey, 5);
 	repair_end_tick(&tx.end, 23ull * MS);
 	assert_int_equal(fake.frame_count, 2);
 }

@@ -121,8 +121,13 @@ static void rejoin_fill(struct frame_rejoin *rejoin)
 	rejoin->path = (uint8_t)(rnd() % PATHS_MAX);
 	rejoin->epoch = (uint32_t)rnd();
 	rejoin->err = -(int32_t)(rnd() % 4000);
-	qp_fill(&rejoin->qp);
-	rail_fill(&rejoin->rail);
+	qp_fill(&rejoin->side.qp);
+	rail_fill(&rejoin->side.rail);
+	rejoin->side.ring_rkey = (uint32_t)rnd();
+	rejoin->keys_seq = rnd();
+	rejoin->key_count = (uint32_t)(rnd() % (WINDOW_MSGS + 1));
+	rejoin->key_mask = (uint32_t)rnd();
+	bytes_fill(rejoin->keys, rejoin->key_count * sizeof(rejoin->keys[0]));
 }
 
 static void paths_fill(struct frame_paths *paths)
@@ -262,7 +267,8 @@ static void check_bounds(const struct frame *frame)
 	case FRAME_REJOIN:
 	case FRAME_REJOINED:
 		assert_true(frame->rejoin.path < PATHS_MAX && frame->rejoin.err <= 0);
-		assert_non_null(memchr(frame->rejoin.rail.name, 0, RAIL_NAME_MAX));
+		assert_true(frame->rejoin.key_count <= WINDOW_MSGS);
+		assert_non_null(memchr(frame->rejoin.side.rail.name, 0, RAIL_NAME_MAX));
 		return;
 	case FRAME_REJOIN_HINT:
 	case FRAME_PROBED:
