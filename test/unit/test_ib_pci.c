@@ -3,6 +3,7 @@
 #include "ib/pci.h"
 #include "ib_tree.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,7 @@ static int teardown(void **state)
 static void test_function(void **state)
 {
 	struct pci_place place;
-	char want[PCI_PATH_MAX_BYTES];
+	char want[PATH_MAX];
 
 	(void)state;
 	ib_pci_place_read(tree_root, "mlx5_0", &place);
