@@ -268,7 +268,8 @@ def abort(context):
 def fault_table(results):
     """One row per kind, Braid beside the built-in transport; None when no such case ran."""
     rows = []
-    fates = results.get("baseline", {}).get("fates", {})
+    baselines = {"built-in IB": results.get("baseline", {}).get("fates", {}),
+                 "its port failover": results.get("builtin-failover", {}).get("fates", {})}
     for kind, (_, _, words) in KINDS.items():
         got = results.get(f"fault-{kind}")
         if not got or "runs" not in got:
@@ -277,14 +278,14 @@ def fault_table(results):
                      f"{got['running']} of {got['runs']}", got["failed_over"],
                      f"{got['replayed'] / 1e6:.1f} MB", pair(got["notice_ms"]),
                      pair(got["repair_ms"]), pair(got["after"]), pair(got["back_ms"]),
-                     fates.get(kind, {}).get("fate", "not run")])
+                     *(fates.get(kind, {}).get("fate", "not run") for fates in baselines.values())])
     if not rows:
         return None
     return {"title": "A fault in the middle of collectives, 2 ranks as 2 hosts, 4 rails of "
                      f"{RATE} MB/s (8 where NICs die); times are median / worst",
             "columns": ["fault", "elements wrong", "hit a running collective", "failed over",
                         "sent again", "noticed after, ms", "slowest path repaired in, ms",
-                        "time after / before", "used again after, ms", "built-in IB"],
+                        "time after / before", "used again after, ms", *baselines],
             "rows": rows}
 
 
