@@ -49,6 +49,15 @@ static uint32_t port_die(struct fab_port *port)
 	return (was & FAB_DEAD) == 0 ? IBV_EVENT_DEVICE_FATAL : NO_EVENT;
 }
 
+static uint32_t port_pull(struct fab_port *port)
+{
+	uint32_t was =
+		atomic_fetch_or_explicit(&port->flags, FAB_DOWN | FAB_GONE, memory_order_seq_cst);
+
+	atomic_fetch_add_explicit(&port->pull_count, 1, memory_order_seq_cst);
+	return (was & FAB_DOWN) == 0 ? IBV_EVENT_PORT_ERR : NO_EVENT;
+}
+
 static uint32_t port_heal(struct fab_port *port)
 {
 	uint32_t was;
@@ -64,7 +73,8 @@ static uint32_t port_heal(struct fab_port *port)
 	atomic_store_explicit(&port->event_delay_ns, 0, memory_order_seq_cst);
 	atomic_store_explicit(&port->event_twice, 0, memory_order_seq_cst);
 	was = atomic_exchange_explicit(&port->flags, 0, memory_order_seq_cst);
-	return (was & FAB_DOWN) != 0 ? IBV_EVENT_PORT_ACTIVE : NO_EVENT;
+	/* Of one that was unplugged nobody has the new device open yet. */
+	return (was & (FAB_DOWN | FAB_GONE)) == FAB_DOWN ? IBV_EVENT_PORT_ACTIVE : NO_EVENT;
 }
 
 /* What makes life hard without taking the rail away. */
@@ -122,6 +132,8 @@ static uint32_t port_change(struct fab_port *port, const struct fab_rule *rule)
 		return rule->phase % 2 == 0 ? port_down(port) : port_up(port);
 	case FAB_ACT_NIC_DEATH:
 		return port_die(port);
+	case FAB_ACT_UNPLUG:
+		return port_pull(port);
 	case FAB_ACT_HEAL:
 		return port_heal(port);
 	case FAB_ACT_LATE:

@@ -12,10 +12,47 @@
 
 #undef ibv_get_device_list
 
+static pthread_mutex_t devs_lock = PTHREAD_MUTEX_INITIALIZER; /* lib->devs */
+
+static uint32_t dev_flags(const struct fab_lib *lib, const struct fab_dev *dev)
+{
+	uint32_t flags = 0;
+
+	for (uint32_t i = 0; i < dev->port_count; i++) {
+		flags |= atomic_load(&fab_root_port(lib->root, lib->host, dev->rail + i)->flags);
+	}
+	return flags;
+}
+
+/* One that was unplugged and is there again is another device. NULL: it is out. The old ones stay:
+ * contexts refer to them. */
+static struct fab_dev *dev_present(struct fab_lib *lib, uint32_t idx)
+{
+	struct fab_dev *dev = lib->devs[idx];
+	uint32_t pulls = fab_root_pulls(lib->root, lib->host, dev->rail, dev->port_count);
+
+	if ((dev_flags(lib, dev) & FAB_GONE) != 0) {
+		return NULL;
+	}
+	if (dev->pull_count != pulls) {
+		struct fab_dev *again = malloc(sizeof(*again));
+
+		if (again == NULL) {
+			return NULL;
+		}
+		*again = *dev;
+		again->pull_count = pulls;
+		again->earlier = dev;
+		lib->devs[idx] = again;
+	}
+	return lib->devs[idx];
+}
+
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
 	struct fab_lib *lib = fab_lib_get();
 	struct ibv_device **list;
+	int count = 0;
 
 	if (num_devices != NULL) {
 		*num_devices = 0;
@@ -27,11 +64,17 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (list == NULL) {
 		return NULL;
 	}
+	pthread_mutex_lock(&devs_lock);
 	for (uint32_t i = 0; i < lib->dev_count; i++) {
-		list[i] = &lib->devs[i].ibv;
+		struct fab_dev *dev = dev_present(lib, i);
+
+		if (dev != NULL) {
+			list[count++] = &dev->ibv;
+		}
 	}
+	pthread_mutex_unlock(&devs_lock);
 	if (num_devices != NULL) {
-		*num_devices = (int)lib->dev_count;
+		*num_devices = count;
 	}
 	return list;
 }
@@ -48,7 +91,7 @@ const char *ibv_get_device_name(struct ibv_device *device)
 
 int ibv_get_device_index(struct ibv_device *device)
 {
-	return (int)((struct fab_dev *)(void *)device - fab_lib_get()->devs);
+	return (int)((struct fab_dev *)(void *)device)->idx;
 }
 
 __be64 ibv_get_device_guid(struct ibv_device *device)
@@ -115,6 +158,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	}
 	rc = -EIO;
 	if ((atomic_load(&ctx->port->flags) & FAB_DEAD) != 0) {
+		goto free_ctx;
+	}
+	rc = -ENODEV;
+	if ((dev_flags(lib, dev) & FAB_GONE) != 0 ||
+	    fab_root_pulls(lib->root, lib->host, dev->rail, dev->port_count) != dev->pull_count) {
 		goto free_ctx;
 	}
 	rc = fab_pipe_open(&ctx->verbs.context.async_fd, &ctx->event_fd);

@@ -111,6 +111,7 @@ int fab_inst_create(struct fab_root *root, const char *dir, const struct fab_ins
 	made->pid = (uint32_t)getpid();
 	made->base = (uint64_t)(uintptr_t)made;
 	made->dead_count = fab_root_deaths(root, ports->host, ports->rail, ports->rail_count);
+	made->pull_count = fab_root_pulls(root, ports->host, ports->rail, ports->rail_count);
 	fab_mutex_init(&made->event_lock);
 	fab_mutex_init(&made->atomic_lock);
 	row = &root->insts[id];

@@ -60,4 +60,10 @@ static inline void *fab_inst_at(struct fab_inst *inst, uint64_t offset)
 	return (char *)inst + offset;
 }
 
+/** Opened before its adapter was unplugged: verbs go on, but nothing gets in or out any more. */
+static inline bool fab_inst_pulled(struct fab_root *root, const struct fab_inst *inst)
+{
+	return fab_root_pulls(root, inst->host, inst->rail, inst->rail_count) != inst->pull_count;
+}
+
 #endif

@@ -154,6 +154,7 @@ struct fab_inst {
 	uint32_t rail_count; /* ports of the device */
 	uint32_t pid;
 	uint32_t dead_count; /* fab_root_deaths() of its rails at open */
+	uint32_t pull_count; /* fab_root_pulls() */
 	uint64_t base;       /* where the owner has this file mapped */
 	_Atomic uint32_t doorbell;
 	_Atomic uint32_t sleeping;

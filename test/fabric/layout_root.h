@@ -14,7 +14,7 @@
  */
 
 #define FAB_MAGIC         0x42524146u
-#define FAB_VERSION       4u
+#define FAB_VERSION       5u
 #define FAB_MAX_HOSTS     64u
 #define FAB_MAX_RAILS     16u
 #define FAB_MAX_INSTS     65536u
@@ -39,6 +39,7 @@ enum fab_dir {
 #define FAB_ACK_RX 0x08u
 #define FAB_DOWN   0x10u
 #define FAB_DEAD   0x20u
+#define FAB_GONE   0x40u
 
 /* Control verbs that a rule may fail or block. */
 enum fab_call {
@@ -61,6 +62,7 @@ struct fab_port {
 	_Atomic uint32_t flags;
 	_Atomic uint32_t armed_count; /* rules with a counting trigger waiting at this port */
 	_Atomic uint32_t dead_count;  /* raised by nic_death; contexts opened before are dead */
+	_Atomic uint32_t pull_count;  /* raised by unplug; contexts opened before reach nothing */
 	_Atomic uint32_t rate_pinned; /* a rate rule was given: FABRIC_RATE_MBPS no longer counts */
 	_Atomic uint64_t rate_bps;    /* bytes per second and direction, 0 = unlimited */
 	_Atomic uint64_t free_at_ns[FAB_DIR_COUNT];
@@ -102,6 +104,7 @@ enum fab_action {
 	FAB_ACT_GID_CLEAR,
 	FAB_ACT_ENOMEM,
 	FAB_ACT_BLOCK,
+	FAB_ACT_UNPLUG,
 	FAB_ACT_COUNT,
 };
 

@@ -161,9 +161,11 @@ static void devs_fill(void)
 	lib.dev_count = made_up ? lib.topo.device_count : lib.rail_count;
 	for (uint32_t i = 0; i < lib.dev_count; i++) {
 		const struct fab_topo_device *line = &lib.topo.devices[i];
-		struct fab_dev *dev = &lib.devs[i];
+		struct fab_dev *dev = &lib.first_devs[i];
 		char name[sizeof(line->name)];
 
+		lib.devs[i] = dev;
+		dev->idx = i;
 		dev->made_up = made_up ? line : NULL;
 		dev->rail = made_up ? line->first_rail : i;
 		dev->port_count = made_up ? line->port_count : 1;

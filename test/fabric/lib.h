@@ -16,6 +16,9 @@ struct fab_dev {
 	uint32_t port_count;
 	bool roce;
 	const struct fab_topo_device *made_up; /* its line in FABRIC_TOPO, or NULL */
+	uint32_t idx;
+	uint32_t pull_count;     /* fab_root_pulls() when it was plugged in */
+	struct fab_dev *earlier; /* what it was before */
 };
 
 /** The process's view of its fabric: environment and root, read once, then constant. */
@@ -32,7 +35,8 @@ struct fab_lib {
 	uint64_t latency_ns;
 	uint64_t seed;
 	uint64_t rate_mbps[FAB_MAX_RAILS];
-	struct fab_dev devs[FAB_MAX_RAILS];
+	struct fab_dev *devs[FAB_MAX_RAILS]; /* as they are plugged in; device.c's lock */
+	struct fab_dev first_devs[FAB_MAX_RAILS];
 };
 
 /** The library's one instance, set up at the first call. NULL with errno set when the environment

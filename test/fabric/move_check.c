@@ -16,7 +16,8 @@ bool fab_path_find(struct fab_qp *qp, struct fab_path *path)
 	path->own_port = qp->port;
 	path->peer_port = fab_root_port(lib->root, qp->peer_host, qp->peer_rail);
 	path->slot = NULL;
-	if (entry == 0 || (lib->rail_wired && qp->peer_rail != qp->rail)) {
+	if (entry == 0 || (lib->rail_wired && qp->peer_rail != qp->rail) ||
+	    fab_inst_pulled(lib->root, ctx->inst)) {
 		return false;
 	}
 	path->peer = (uint32_t)(entry >> 32) == ctx->inst->id
@@ -29,7 +30,8 @@ bool fab_path_find(struct fab_qp *qp, struct fab_path *path)
 	path->slot_idx = (uint32_t)entry - 1;
 	path->slot = &path->peer->qps[path->slot_idx];
 	return fab_root_deaths(lib->root, path->peer->host, path->peer->rail,
-			       path->peer->rail_count) == path->peer->dead_count;
+			       path->peer->rail_count) == path->peer->dead_count &&
+	       !fab_inst_pulled(lib->root, path->peer);
 }
 
 /* Does the responder take this QP's packets? Under the claim, so its attributes hold still. */

@@ -100,7 +100,8 @@ int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 	if (fab_ctx_dead(ctx)) {
 		return EIO;
 	}
-	down = (atomic_load(&port->flags) & FAB_DOWN) != 0;
+	down = (atomic_load(&port->flags) & FAB_DOWN) != 0 ||
+	       fab_inst_pulled(ctx->lib->root, ctx->inst);
 	attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 	attr->max_mtu = IBV_MTU_4096;
 	attr->active_mtu = IBV_MTU_4096;

@@ -50,6 +50,19 @@ static inline uint32_t fab_root_deaths(struct fab_root *root, uint32_t host, uin
 	return deaths;
 }
 
+/** How often it was taken out of its host, as a whole. */
+static inline uint32_t fab_root_pulls(struct fab_root *root, uint32_t host, uint32_t rail,
+				      uint32_t rail_count)
+{
+	uint32_t pulls = 0;
+
+	for (uint32_t i = 0; i < rail_count; i++) {
+		pulls += atomic_load_explicit(&fab_root_port(root, host, rail + i)->pull_count,
+					      memory_order_acquire);
+	}
+	return pulls;
+}
+
 /** Complains on stderr in one line that starts with "fabric: ". */
 void fab_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

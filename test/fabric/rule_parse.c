@@ -99,6 +99,7 @@ static const char *const action_names[FAB_ACT_COUNT] = {
 	[FAB_ACT_GID_CLEAR] = "gid_clear",
 	[FAB_ACT_ENOMEM] = "enomem",
 	[FAB_ACT_BLOCK] = "block",
+	[FAB_ACT_UNPLUG] = "unplug",
 };
 
 static const uint32_t action_needs[FAB_ACT_COUNT] = {

@@ -386,6 +386,64 @@ static void test_half_then_heal(void **state)
 	assert_int_equal(rig_run(&c), 0);
 }
 
+static void revive_recv(struct rig *rig);
+
+static struct ibv_device *listed(const char *name, int *count)
+{
+	struct ibv_device **list = ibv_get_device_list(count);
+	struct ibv_device *found = NULL;
+
+	for (int i = 0; i < *count; i++) {
+		found = strcmp(ibv_get_device_name(list[i]), name) == 0 ? list[i] : found;
+	}
+	ibv_free_device_list(list);
+	return found;
+}
+
+/* One that is unplugged and comes back is another device; who has it open is told that its port is
+ * down, and never reaches anything again. */
+static void unplug_send(struct rig *rig)
+{
+	struct rig again = {.host = rig->host, .sock = rig->sock, .dir = rig->dir, .ctl = rig->ctl};
+	struct ibv_device *before, *after;
+	struct ibv_port_attr attr;
+	struct ibv_wc wc;
+	int all, fewer, count;
+
+	setup(rig);
+	before = listed("fab0", &all);
+	CHECK(before == rig->context->device);
+	install(rig, "unplug host=0 rail=0");
+	CHECK(rig_event(rig) == IBV_EVENT_PORT_ERR);
+	CHECK(listed("fab0", &fewer) == NULL && fewer == all - 1);
+	CHECK(ibv_open_device(before) == NULL && errno == ENODEV);
+	install(rig, "heal host=0 rail=0");
+	after = listed("fab0", &count);
+	CHECK(count == all && after != NULL && after != before);
+	CHECK(ibv_get_device_guid(after) == ibv_get_device_guid(before));
+	CHECK(ibv_get_device_index(after) == ibv_get_device_index(before));
+	CHECK(ibv_open_device(before) == NULL && errno == ENODEV);
+	CHECK(ibv_query_port(rig->context, 1, &attr) == 0 && attr.state == IBV_PORT_DOWN);
+	CHECK(rig_post(rig, 0, IBV_WR_RDMA_WRITE, 5, 0, 10 * KB) == 0);
+	wc = rig_poll(rig);
+	CHECK(wc.status == IBV_WC_RETRY_EXC_ERR);
+	setup(&again);
+	CHECK(again.context->device == after);
+	CHECK(rig_post(&again, 0, IBV_WR_RDMA_WRITE, 5, 0, 10 * KB) == 0);
+	CHECK(rig_poll(&again).status == IBV_WC_SUCCESS);
+	rig_barrier(rig);
+	rig_close(&again);
+	rig_close(rig);
+}
+
+static void test_unplug(void **state)
+{
+	static const struct rig_case c = {.host0 = unplug_send, .host1 = revive_recv};
+
+	(void)state;
+	assert_int_equal(rig_run(&c), 0);
+}
+
 /* A dead adapter comes back by heal, for those who open it anew; the old context stays dead. */
 static void revive_send(struct rig *rig)
 {
@@ -428,10 +486,10 @@ static void test_nic_revives(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cut_bytes),   cmocka_unit_test(test_edges),
-		cmocka_unit_test(test_cut_writes),  cmocka_unit_test(test_port_down_up),
-		cmocka_unit_test(test_ms_heal),     cmocka_unit_test(test_half_then_heal),
-		cmocka_unit_test(test_nic_revives),
+		cmocka_unit_test(test_cut_bytes),      cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_cut_writes),     cmocka_unit_test(test_port_down_up),
+		cmocka_unit_test(test_unplug),         cmocka_unit_test(test_ms_heal),
+		cmocka_unit_test(test_half_then_heal), cmocka_unit_test(test_nic_revives),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
