@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static _Atomic uint32_t last_id;
+
 /* Events are taken by a loop that must not block in the library. */
 static int events_nonblocking(const struct ibv_context *ctx)
 {
@@ -42,9 +44,10 @@ int ib_device_open(struct ibv_device *device, struct ib_device **out, const char
 		goto close_ctx;
 	}
 	(void)snprintf(made->name, sizeof(made->name), "%s", ib_verbs_device_name(device));
-	made->node_guid = made->attr.node_guid;
+	made->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
 	atomic_init(&made->refs, 1);
 	atomic_init(&made->state, IB_DEVICE_USED);
+	atomic_init(&made->looked_ns, 0);
 	atomic_init(&made->is_fatal, false);
 	*out = made;
 	return 0;

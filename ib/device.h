@@ -26,10 +26,11 @@ struct ib_device {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd; /* NULL until ib_device_alloc_pd() */
 	char name[RAIL_NAME_MAX];
-	uint64_t node_guid; /* as verbs report it; 0: none */
 	struct ibv_device_attr attr;
+	uint32_t id; /* of this process, never used again */
 	_Atomic unsigned int refs;
-	_Atomic int state; /* enum ib_device_state; written under the table's lock */
+	_Atomic int state;          /* enum ib_device_state */
+	_Atomic uint64_t looked_ns; /* when another one was looked for last (ib/reopen.h) */
 	_Atomic bool
 		is_fatal; /* so its driver reported: it moves nothing any more. Never cleared */
 };

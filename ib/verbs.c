@@ -98,6 +98,11 @@ const char *ib_verbs_device_name(struct ibv_device *device)
 	return name != NULL ? name : "";
 }
 
+uint64_t ib_verbs_device_guid(struct ibv_device *device)
+{
+	return syms.get_device_guid(device);
+}
+
 int ib_verbs_open_device(struct ibv_device *device, struct ibv_context **out)
 {
 	struct ibv_context *ctx;

@@ -21,6 +21,7 @@
 	X(struct ibv_device **, get_device_list, (int *count))                                     \
 	X(void, free_device_list, (struct ibv_device * *list))                                     \
 	X(const char *, get_device_name, (struct ibv_device * device))                             \
+	X(__be64, get_device_guid, (struct ibv_device * device))                                   \
 	X(struct ibv_context *, open_device, (struct ibv_device * device))                         \
 	X(int, close_device, (struct ibv_context * ctx))                                           \
 	X(int, get_async_event, (struct ibv_context * ctx, struct ibv_async_event * event))        \
@@ -79,6 +80,8 @@ bool ib_verbs_has_dmabuf(void);
 int ib_verbs_get_devices(struct ibv_device ***out, int *count);
 void ib_verbs_free_devices(struct ibv_device **list);
 const char *ib_verbs_device_name(struct ibv_device *device);
+/** Node GUID in network order, 0 when it has none. */
+uint64_t ib_verbs_device_guid(struct ibv_device *device);
 int ib_verbs_open_device(struct ibv_device *device, struct ibv_context **out);
 int ib_verbs_close_device(struct ibv_context *ctx);
 

@@ -122,6 +122,7 @@ struct comm {
 	unsigned int rail_count;
 	struct rail_desc rail_descs[PATHS_MAX]; /* ours, as told to the peer; nearest first */
 	unsigned int rail_idx[PATHS_MAX];       /* their index in the process's table */
+	uint32_t rail_device_ids[PATHS_MAX];    /* whose keys the peer was told */
 	unsigned int path_count;
 	struct comm_path paths[PATHS_MAX];
 	uint64_t peer_comm; /* lock until READY; 0: not known yet */

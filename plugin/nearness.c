@@ -8,14 +8,10 @@ enum {
 	DIST_MAX = 3
 };
 
-static bool is_dead(const struct ib_rail *rail)
-{
-	return ib_rail_is_fatal(rail);
-}
-
 static bool is_up(const struct ib_rail *rail)
 {
-	return atomic_load_explicit(&rail->port_up, memory_order_acquire) && !is_dead(rail);
+	return atomic_load_explicit(&rail->port_up, memory_order_acquire) &&
+	       !ib_rail_is_fatal(rail);
 }
 
 /* What BRAID_STRIPE makes of the distance: 0 shares the load, more stands by. */
@@ -47,14 +43,14 @@ static void list(struct comm *comm, bool is_down)
 	const struct ib_rail *own = &rt->rails->rails[comm->dev];
 	unsigned int max = (unsigned int)rt->cfg.paths_max_count;
 
-	if (comm->rail_count < max && !is_dead(own) && is_up(own) != is_down) {
+	if (comm->rail_count < max && is_up(own) != is_down) {
 		append(comm, own, 0, is_down);
 	}
 	for (unsigned int dist = 0; dist <= DIST_MAX; dist++) {
 		for (unsigned int i = 0; i < rt->rails->count && comm->rail_count < max; i++) {
 			const struct ib_rail *rail = &rt->rails->rails[i];
 
-			if (rail != own && !is_dead(rail) && is_up(rail) != is_down &&
+			if (rail != own && is_up(rail) != is_down &&
 			    ib_rail_distance(own, rail) == dist) {
 				append(comm, rail, dist, is_down);
 			}

@@ -4,6 +4,7 @@
 #include "include/clock.h"
 #include "plugin/comm.h"
 #include "plugin/flush.h"
+#include "plugin/reopen.h"
 #include "plugin/runtime.h"
 #include "repair/rejoin.h"
 
@@ -41,10 +42,11 @@ static void rebuild_job(void *arg)
 	struct comm *comm = path->comm;
 	struct path_side side = {.ring_rkey = 0};
 	struct ib_qp qp;
-	bool moved;
-	int rc;
+	int rc = reopen_refresh(path->rail);
 
-	rc = ib_rail_refresh(path->rail, &runtime_instance()->cfg, &moved);
+	if (!rc && !ib_mr_is_on(comm->rings.mr, path->rail)) {
+		rc = -ENOMEM; /* said when it could not be registered */
+	}
 	if (!rc) {
 		rc = comm_create_qp(comm, path->rail, &qp);
 	}
@@ -69,6 +71,9 @@ static void join_job(void *arg)
 	rc = ib_qp_connect(&path->qp, &path->peer_rail, &path->rejoin_peer,
 			   &runtime_instance()->cfg, path->traffic_class);
 	lock_take(&comm->lock);
+	if (!rc && !ib_device_is_used(path->qp.device)) {
+		rc = -EIO; /* see plugin/reopen.h */
+	}
 	repair_rejoin_joined(&comm->end, path->idx, path->rejoin_epoch, rc, clock_mono_ns());
 	comm_unlock(comm);
 	comm_put(comm);

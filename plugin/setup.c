@@ -89,8 +89,18 @@ static void look_again(struct comm *comm, unsigned int i)
 	}
 }
 
-/* A rail on which the rings could not be registered can't be part of this comm, nor can one without
- * a thread: a fence could not be queued. */
+/* Of a device with which all memory is registered, else 0. */
+static uint32_t device_id(const struct ib_rail *rail)
+{
+	struct ib_device *device = ib_rail_device_get(rail);
+	uint32_t id = ib_device_is_used(device) ? device->id : 0;
+
+	ib_device_put(device);
+	return id;
+}
+
+/* A rail that is up, and on which the rings could not be registered, can't be part of this comm,
+ * nor can one without a thread: a fence could not be queued. */
 static int get_rings(struct comm *comm)
 {
 	struct worker **workers = runtime_instance()->rail_workers;
@@ -102,10 +112,13 @@ static int get_rings(struct comm *comm)
 	}
 	for (unsigned int i = 0; i < comm->rail_count; i++) {
 		look_again(comm, i);
-		if (ib_mr_is_on(comm->rings.mr, rail_of(comm, i)) &&
+		if ((comm->rail_descs[i].is_down ||
+		     ib_mr_is_on(comm->rings.mr, rail_of(comm, i))) &&
 		    worker_start(workers[comm->rail_idx[i]]) == 0) {
 			comm->rail_descs[kept] = comm->rail_descs[i];
-			comm->rail_idx[kept++] = comm->rail_idx[i];
+			comm->rail_idx[kept] = comm->rail_idx[i];
+			comm->rail_device_ids[kept] = device_id(rail_of(comm, kept));
+			kept++;
 		}
 	}
 	comm->rail_count = kept;
@@ -180,6 +193,10 @@ static struct comm_path *create_path(struct comm *comm, unsigned int local,
 	comm->path_count++;
 	if (wants_qp) {
 		rc = comm_create_qp(comm, path->rail, &path->qp);
+	}
+	if (path->qp.qp && path->qp.device->id != comm->rail_device_ids[local]) {
+		ib_qp_destroy(&path->qp);
+		rc = -EAGAIN; /* opened again meanwhile: the peer was told the keys of before */
 	}
 	if (rc) {
 		LOG_WARN("%s: no queue pair for a path to %s %s: %s", path->rail->label,
@@ -398,6 +415,14 @@ static void init_end(struct comm *comm)
 	comm->end.probes_out = comm->rings.probes_out;
 }
 
+/* Its event came, or it was left (plugin/reopen.h), while this comm was not there to be told. */
+static void check_device(struct comm *comm, unsigned int p, uint64_t now_ns)
+{
+	if (!ib_device_is_used(comm->paths[p].qp.device)) {
+		repair_end_fault(&comm->end, p, CAUSE_DEVICE_FATAL, now_ns);
+	}
+}
+
 /*
  * Both ends have QPs in RTS on the paths of the mask: they carry traffic from here on. False when
  * the handshake was given up meanwhile.
@@ -418,6 +443,7 @@ static bool become_ready(struct comm *comm, uint32_t mask)
 
 			if (mask >> i & 1) {
 				repair_end_ready(&comm->end, i, weight, now_ns);
+				check_device(comm, i, now_ns);
 			} else {
 				repair_end_absent(&comm->end, i, weight, now_ns);
 			}

@@ -90,6 +90,33 @@ driver_fabric(port_up 90 --rails 2 --rate 400 --sizes 16M --iters 100 ${fast}
 	--fault-iter 3 --fault "port_down host=0 rail=0"
 	--fault-iter 6 --fault "port_up host=0 rail=0"
 	--fault-iter 90 --fault "port_down host=0 rail=1 bytes=100000")
+# HCAs that fail or are replaced and are opened again, at either end and at both, with memory that was
+# registered before, meanwhile and after; then the others go for good, so that only these are left.
+driver_fabric(reopen_sender 60 --op stream --rails 2 --rate 400 --sizes 8M --iters 60 ${fast}
+	--fault-iter 3 --fault "nic_death host=0 rail=0 bytes=100000"
+	--fault-iter 6 --fault "heal host=0 rail=0"
+	--fault-iter 50 --fault "cut host=0 rail=1 bytes=100000")
+driver_fabric(reopen_receiver 60 --op stream --rails 2 --rate 400 --sizes 8M --iters 60 ${fast}
+	--fault-iter 3 --fault "unplug host=1 rail=0 bytes=100000"
+	--fault-iter 6 --fault "heal host=1 rail=0"
+	--fault-iter 50 --fault "cut host=1 rail=1 bytes=100000")
+driver_fabric(reopen_both 60 --op allreduce --proto mix --channels 2 --rails 3 --rate 400 --sizes 8M
+	--iters 60 --reg-churn ${fast}
+	--fault-iter 3 --fault "nic_death host=0 rail=0 bytes=100000"
+	--fault "unplug host=1 rail=0 ms=20" --fault "unplug host=1 rail=1 bytes=200000"
+	--fault-iter 6 --fault "heal host=0 rail=0" --fault "heal host=1 rail=0"
+	--fault "heal host=1 rail=1"
+	--fault-iter 50 --fault "cut host=0 rail=2 bytes=100000"
+	--fault "nic_death host=1 rail=1 bytes=300000")
+# All of them, so that what is on hand goes over queue pairs whose keys it was not posted with.
+driver_fabric(reopen_all 60 --op all --proto mix --rails 2 --rate 400 --sizes 8M --iters 8 ${fast}
+	--fault-iter 3 --fault "nic_death host=0 rail=0 bytes=100000"
+	--fault "nic_death host=0 rail=1 bytes=300000" --fault "heal host=0 rail=0 ms=800"
+	--fault-iter 13 --fault "unplug host=1 rail=0 bytes=100000"
+	--fault "heal host=1 rail=0 ms=800"
+	--fault-iter 20 --fault "heal host=0 rail=1" --fault "unplug host=0 rail=0 bytes=100000"
+	--fault "unplug host=1 rail=1 bytes=500000" --fault "heal host=0 rail=0 ms=900"
+	--fault "heal host=1 rail=1 ms=800")
 # A node that starts with a bad port, which is mended later and then has to carry everything alone.
 file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/bad_port.txt" "port_down host=0 rail=1\n")
 driver_fabric(bad_port 90 --rails 2 --rate 400 --sizes 8M --iters 60 ${fast}

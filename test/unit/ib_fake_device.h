@@ -12,8 +12,11 @@ static inline struct ibv_device **fake_get_device_list(int *count)
 		return NULL;
 	}
 	for (unsigned int i = 0; i < fake.device_count; i++) {
-		fake_handles[i].transport_type = (enum ibv_transport_type)fake.devices[i].transport;
-		fake_list[i] = &fake_handles[i];
+		unsigned int at = fake.device_first + i;
+
+		fake_handles[at].transport_type =
+			(enum ibv_transport_type)fake.devices[at].transport;
+		fake_list[i] = &fake_handles[at];
 	}
 	fake_list[fake.device_count] = NULL;
 	*count = (int)fake.device_count;
@@ -30,6 +33,11 @@ static inline void fake_free_device_list(struct ibv_device **list)
 static inline const char *fake_get_device_name(struct ibv_device *device)
 {
 	return fake.devices[device - fake_handles].name;
+}
+
+static inline __be64 fake_get_device_guid(struct ibv_device *device)
+{
+	return fake.devices[device - fake_handles].node_guid;
 }
 
 static inline int fake_poll(struct ibv_cq *cq, int max, struct ibv_wc *wcs)
@@ -137,6 +145,7 @@ static inline int fake_query_device(struct ibv_context *ctx, struct ibv_device_a
 		return fake.fail_errno;
 	}
 	attr->sys_image_guid = fake_device(ctx)->guid;
+	attr->node_guid = fake_device(ctx)->node_guid;
 	attr->phys_port_cnt = fake_device(ctx)->port_count;
 	attr->max_qp = 100;
 	attr->max_qp_wr = 1024;

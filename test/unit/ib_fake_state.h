@@ -24,7 +24,7 @@ struct fake_device {
 	uint8_t port_count;
 	int state; /* enum ibv_port_state of every port */
 	uint8_t link_layer;
-	uint64_t guid;
+	uint64_t guid, node_guid;
 	int transport;
 	union ibv_gid gids[4];
 	int gid_types[4];
@@ -34,9 +34,9 @@ struct fake_device {
 static struct fake {
 	unsigned int call_count, fail_at; /* the call that fails, from 1; 0 none */
 	int fail_errno;
-	const char *failed; /* name of the verb that was made to fail */
-	int live_count;     /* objects of any kind */
-	unsigned int device_count;
+	const char *failed;                      /* name of the verb that was made to fail */
+	int live_count;                          /* objects of any kind */
+	unsigned int device_first, device_count; /* in the list */
 	struct fake_device devices[FAKE_DEVICES_MAX];
 
 	uint32_t inline_limit;
