@@ -27,6 +27,18 @@ static inline void fake_log(int level, unsigned long flags, const char *file, in
 	(void)snprintf(fake.log + used, sizeof(fake.log) - used, "\n");
 }
 
+/** All of them. */
+static inline void fake_syms(struct ib_verbs_syms *syms)
+{
+#define FAKE_SET(ret, name, params) syms->name = fake_##name;
+	IB_VERBS_REQUIRED(FAKE_SET)
+#undef FAKE_SET
+	syms->reg_mr_iova2 = fake_reg_mr_iova2;
+	syms->reg_dmabuf_mr = fake_reg_dmabuf_mr;
+	syms->query_port_speed = NULL;
+	syms->query_gid_ex = fake_query_gid_ex;
+}
+
 /** Forget everything: two InfiniBand devices fab0 and fab1 of one ACTIVE port; no call fails. */
 static inline void fake_reset(void)
 {
@@ -51,12 +63,7 @@ static inline void fake_reset(void)
 		fake.devices[i].gids[0] = gid;
 		fake.devices[i].gids[0].raw[15] = (uint8_t)i;
 	}
-#define FAKE_SET(ret, name, params) syms.name = fake_##name;
-	IB_VERBS_REQUIRED(FAKE_SET)
-#undef FAKE_SET
-	syms.reg_mr_iova2 = fake_reg_mr_iova2;
-	syms.reg_dmabuf_mr = fake_reg_dmabuf_mr;
-	syms.query_gid_ex = fake_query_gid_ex;
+	fake_syms(&syms);
 	ib_verbs_use(&syms);
 	log_sink_set(fake_log);
 }
