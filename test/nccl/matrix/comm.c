@@ -100,13 +100,30 @@ static struct nccl_config config_of(const struct plan_line *line)
 	return config;
 }
 
-/* NCCL reads these when a communicator is made. */
-static void force(const char *variable, const char *value)
+/* NCCL reads these when a communicator is made. What the plan leaves open is as the caller had it.
+ */
+static struct choice {
+	const char *variable;
+	const char *key;
+	char given[128];
+	bool is_known; /* `given` holds what was there before the first communicator */
+} choices[] = {{.variable = "NCCL_ALGO", .key = "algo"},
+	       {.variable = "NCCL_PROTO", .key = "proto"}};
+
+static void choose(struct choice *choice, const struct plan_line *line)
 {
+	if (!choice->is_known) {
+		const char *given = getenv(choice->variable);
+
+		snprintf(choice->given, sizeof(choice->given), "%s", given != NULL ? given : "");
+		choice->is_known = true;
+	}
+	const char *value = plan_text(line, choice->key, choice->given);
+
 	if (value[0] == '\0') {
-		unsetenv(variable);
+		unsetenv(choice->variable);
 	} else {
-		setenv(variable, value, 1);
+		setenv(choice->variable, value, 1);
 	}
 }
 
@@ -116,8 +133,9 @@ int comm_create(struct rank *rank, const struct plan_line *line)
 	struct comm *comm;
 	int rc = comm_place(rank, line->name, &comm);
 
-	force("NCCL_ALGO", plan_text(line, "algo", ""));
-	force("NCCL_PROTO", plan_text(line, "proto", ""));
+	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+		choose(&choices[i], line);
+	}
 	if (rc == 0 && rank->rank == 0) {
 		int result = rank->api.get_unique_id(&rank->shared->ids[0]);
 
