@@ -95,3 +95,26 @@ const char *ibv_port_state_str(enum ibv_port_state port_state)
 
 	return WORD(words, port_state);
 }
+
+/* Since rdma-core 50, for providers. */
+const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
+
+const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
+{
+	static const char *const words[] = {
+		[IBV_WR_RDMA_WRITE] = "RDMA write",
+		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA write with immediate",
+		[IBV_WR_SEND] = "send",
+		[IBV_WR_SEND_WITH_IMM] = "send with immediate",
+		[IBV_WR_RDMA_READ] = "RDMA read",
+		[IBV_WR_ATOMIC_CMP_AND_SWP] = "compare and swap",
+		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "fetch and add",
+		[IBV_WR_LOCAL_INV] = "local invalidate",
+		[IBV_WR_BIND_MW] = "bind memory window",
+		[IBV_WR_SEND_WITH_INV] = "send with invalidate",
+		[IBV_WR_TSO] = "TSO",
+		[IBV_WR_DRIVER1] = "driver's own",
+	};
+
+	return WORD(words, opcode);
+}
