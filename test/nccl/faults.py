@@ -77,6 +77,8 @@ def fault_line(kind, comm, coll, host, rail, size="16M", bytes_at=500003, mend=T
 def kind_plan(kind, quick):
     """All operations, and all-reduce by every algorithm and protocol, at either end."""
     plan, count = ["comm a"], 0
+    # The second rail must have moved its bytes before all wait for the first one.
+    bytes_at = 20003 if kind == "second" else 100003
     for coll in (("all_reduce", "broadcast") if quick else COLLS):
         for host in (0, 1):
             plan.append(fault_line(kind, "a", coll, host, 1 + count % 3, turn=count))
@@ -84,7 +86,7 @@ def kind_plan(kind, quick):
     for algo, proto in (QUICK_CHOICES if quick else CHOICES):
         plan.append(f"comm f algo={algo} proto={proto}")
         for host in (0, 1):
-            plan.append(fault_line(kind, "f", "all_reduce", host, 1 + count % 3, "4M", 100003,
+            plan.append(fault_line(kind, "f", "all_reduce", host, 1 + count % 3, "4M", bytes_at,
                                    turn=count))
             count += 1
         plan.append("destroy f")
