@@ -195,7 +195,7 @@ int comm_create_qp(const struct comm *comm, struct ib_rail *rail, struct ib_qp *
 
 /* plugin/wr_ops.c */
 extern const struct repair_ops comm_repair_ops;
-void comm_repair_limits(struct repair_limits *out);
+void comm_repair_limits(const struct comm *comm, struct repair_limits *out);
 
 /* plugin/progress.c */
 /**

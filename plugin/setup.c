@@ -401,7 +401,7 @@ static void init_end(struct comm *comm)
 {
 	struct repair_limits limits;
 
-	comm_repair_limits(&limits);
+	comm_repair_limits(comm, &limits);
 	limits.salt = (uint32_t)comm->id;
 	if (comm->role == COMM_SENDER) {
 		repair_tx_init(&comm->tx, &comm_repair_ops, comm, &limits, comm->rings.cts,

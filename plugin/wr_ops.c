@@ -21,21 +21,36 @@ enum {
 	REAP_MS = 200,        /* flushes take milliseconds; what takes longer never comes */
 	FENCE_MS = 30000,     /* a verbs call that takes this long does not come back */
 	FATAL_WAIT_MS = 1000, /* for the event that explains a refused modify_qp */
+	ALONE_BYTES =
+		4 << 20, /* a fraction of a ms again after a failure, 0.4 s to the stall clock */
 };
 
-void comm_repair_limits(struct repair_limits *out)
+/*
+ * A write with immediate keeps its packets in order, so adaptive routing can't spread them: a large
+ * message goes as a plain write and a record there, as on NCCL's own transport. It is the rule on
+ * InfiniBand and the exception on RoCE.
+ */
+static bool is_routed(const struct comm *comm, int setting)
+{
+	return setting < 0 ? comm->rail_descs[0].link_layer == RAIL_LINK_INFINIBAND : setting > 0;
+}
+
+void comm_repair_limits(const struct comm *comm, struct repair_limits *out)
 {
 	const struct braid_config *cfg = &runtime_instance()->cfg;
 
-	*out = (struct repair_limits){.small_bytes = cfg->small_bytes,
-				      .piece_min_bytes = cfg->piece_bytes,
-				      .window_bytes = cfg->path_window_bytes,
-				      .reap_ms = REAP_MS,
-				      .fence_ms = FENCE_MS,
-				      .no_path_ms = (uint32_t)cfg->no_path_ms,
-				      .stall_ms = (uint32_t)cfg->stall_ms,
-				      .rejoin_min_ms = (uint32_t)cfg->rejoin_min_ms,
-				      .rejoin_max_ms = (uint32_t)cfg->rejoin_max_ms};
+	*out = (struct repair_limits){
+		.small_bytes = cfg->small_bytes,
+		.piece_min_bytes = cfg->piece_bytes,
+		.window_bytes = cfg->path_window_bytes,
+		.alone_bytes = cfg->piece_bytes > ALONE_BYTES ? cfg->piece_bytes : ALONE_BYTES,
+		.uncut_whole = !is_routed(comm, cfg->ib_adaptive_routing),
+		.reap_ms = REAP_MS,
+		.fence_ms = FENCE_MS,
+		.no_path_ms = (uint32_t)cfg->no_path_ms,
+		.stall_ms = (uint32_t)cfg->stall_ms,
+		.rejoin_min_ms = (uint32_t)cfg->rejoin_min_ms,
+		.rejoin_max_ms = (uint32_t)cfg->rejoin_max_ms};
 }
 
 /* A full queue is told apart from a broken one: nothing was posted and verbs said ENOMEM. */

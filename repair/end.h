@@ -125,7 +125,9 @@ struct repair_role {
 struct repair_limits {
 	uint64_t small_bytes;     /* a message up to this goes as one write with immediate */
 	uint64_t piece_min_bytes; /* smallest piece, multiple of PIECE_ALIGN_BYTES */
-	uint64_t window_bytes;    /* outstanding bytes per path */
+	uint64_t window_bytes;    /* outstanding bytes per path, where there are several */
+	uint64_t alone_bytes;     /* the same where there is one path to go */
+	bool uncut_whole;         /* a larger message of one piece goes like a small one */
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
 	uint32_t fence_ms;      /* an HCA that has not answered by then fails the comm; 0: never */
 	uint32_t no_path_ms;    /* hold this long without any path, while the peer answers */

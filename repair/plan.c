@@ -47,7 +47,7 @@ static bool usable(const struct repair_path *path, uint64_t len_bytes, uint64_t 
 int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned int active_count,
 	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes)
 {
-	unsigned int seen = 0;
+	unsigned int seen = 0, last = 0;
 	int best = -1;
 
 	for (unsigned int i = 0; i < path_count && seen < active_count; i++) {
@@ -55,6 +55,7 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 			continue;
 		}
 		seen++;
+		last = i;
 		if (!usable(&paths[i], len_bytes, window_bytes)) {
 			continue;
 		}
@@ -63,6 +64,10 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 			    (paths[best].inflight_bytes + len_bytes) * paths[i].weight) {
 			best = (int)i;
 		}
+	}
+	/* A window leaves work for others; there are none. */
+	if (seen == 1) {
+		return wrq_has_room(&paths[last].sq) ? (int)last : -1;
 	}
 	return best;
 }

@@ -6,10 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum {
-	ALONE_PIECES = 4 /* to the window, where there is one path only */
-};
-
 static struct repair_tx *to_tx(struct repair_end *end)
 {
 	return (struct repair_tx *)end; /* first member */
@@ -354,21 +350,31 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
 	tx->pump_seq = 1;
 }
 
+/* One path carries it, unless more come back meanwhile. */
+static bool is_alone(const struct repair_tx *tx, uint32_t key_mask)
+{
+	return tx->end.active_count == 1 ||
+	       plan_usable_count(tx->end.paths, tx->end.path_count, key_mask) <= 1;
+}
+
 /*
- * Cutting is for sharing. With one path to go, pieces only need to be small enough to follow each
- * other closely within its window.
+ * Cutting is for sharing. Where there is nobody to share with, pieces only bound what a failure
+ * sends again and what the stall clock allows for (alone_bytes). A message of one piece needs no
+ * record: its length is the completion's, and RC completes the immediate behind the data.
  */
-static uint64_t piece_min_bytes(const struct repair_tx *tx, uint32_t key_mask)
+static void cut_msg(const struct repair_tx *tx, struct repair_tx_msg *msg)
 {
 	const struct repair_limits *limits = &tx->end.limits;
-	uint64_t alone_bytes =
-		limits->window_bytes / ALONE_PIECES / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
+	bool alone;
 
-	if (tx->end.active_count > 1 &&
-	    plan_usable_count(tx->end.paths, tx->end.path_count, key_mask) > 1) {
-		return limits->piece_min_bytes;
+	msg->whole = msg->size_bytes <= limits->small_bytes;
+	if (msg->whole) {
+		msg->cut = (struct plan_cut){1, msg->size_bytes};
+		return;
 	}
-	return alone_bytes > limits->piece_min_bytes ? alone_bytes : limits->piece_min_bytes;
+	alone = is_alone(tx, msg->key_mask);
+	msg->cut = plan_cut(msg->size_bytes, alone ? limits->alone_bytes : limits->piece_min_bytes);
+	msg->whole = limits->uncut_whole && msg->cut.pieces == 1;
 }
 
 /* The receiver's keys, of the entry but for paths that have rejoined since it was written. Returns
@@ -408,12 +414,10 @@ static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 	msg->local_addr = send->addr;
 	msg->remote_addr = cts->l0.addr;
 	msg->size_bytes = size_bytes;
-	msg->whole = size_bytes <= tx->end.limits.small_bytes;
 	/* Nothing is read or written by an empty message: every path will do. */
 	mask = take_rkeys(tx, cts, msg);
 	msg->key_mask = size_bytes ? send->key_mask & mask : UINT32_MAX;
-	msg->cut = msg->whole ? (struct plan_cut){1, size_bytes}
-			      : plan_cut(size_bytes, piece_min_bytes(tx, msg->key_mask));
+	cut_msg(tx, msg);
 	msg->pending = all_pieces(msg->cut);
 	memset(msg->sent, 0, sizeof(msg->sent));
 	msg->wrs_out = 0;

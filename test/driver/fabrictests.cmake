@@ -51,6 +51,11 @@ driver_fabric(ranks4_faults 60 --ranks 4 --rails 4 --rate 400 --op all --proto a
 	--fault "cut host=1 rail=1 bytes=100000" --fault "port_down host=2 rail=2 bytes=100000")
 driver_fabric(large_cut 90 --op sendrecv --proto direct --iters 2 --sizes 256M --rails 4
 	--fault-iter 1 --fault "cut host=0 rail=0 bytes=20000000")
+# One rail carries whole messages as single writes; what is half there goes whole over another.
+driver_fabric(alone 60 --link roce --env BRAID_STRIPE=none --rails 3 --rate 400 --op sendrecv
+	--proto direct --direct-slice 3M --sizes 12M --iters 4 ${fast}
+	--fault-iter 1 --fault "cut host=0 rail=0 bytes=5000000"
+	--fault-iter 2 --fault "port_down host=1 rail=1 bytes=5000000")
 driver_fabric(default_timers 60 --rails 2 --rate 400 --sizes 16M --iters 4
 	--fault-iter 1 --fault "cut host=0 rail=1 bytes=1000000")
 driver_fabric(phase_cut 60 --rails 2 --rate 400 --sizes 16M --iters 4 ${fast}

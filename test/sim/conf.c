@@ -54,6 +54,9 @@ static void draw_traffic(struct sim_conf *c, struct rng *rng)
 	c->any_order = rng_chance(rng, 200);
 	c->rx_closes = rng_chance(rng, 300);
 	c->key_hole_permille = rng_chance(rng, 150) ? 300 : 0;
+	/* From what is drawn already: the seeds stay what they were. */
+	c->limits.alone_bytes = 2ull * c->limits.piece_min_bytes << c->msg_count % 4;
+	c->limits.uncut_whole = c->msg_count % 3 != 0;
 }
 
 static void draw_machines(struct sim_conf *c, struct rng *rng)

@@ -169,6 +169,7 @@ static const struct repair_ops fake_ops = {
 static const struct repair_limits fake_limits = {.small_bytes = 1024,
 						 .piece_min_bytes = 1024,
 						 .window_bytes = 1 << 20,
+						 .alone_bytes = 16 * 1024,
 						 .reap_ms = 100,
 						 .no_path_ms = 1000,
 						 .stall_ms = 200};

@@ -193,21 +193,42 @@ static void test_pick_standby(void **state)
 
 static void test_pick_window_and_room(void **state)
 {
-	struct repair_path *paths = paths_up(1);
+	struct repair_path *paths = paths_up(2);
 
 	(void)state;
 	/* An idle path takes a piece larger than the window: otherwise it would never go. */
-	assert_int_equal(plan_pick(paths, 1, 1, 1, WINDOW_BYTES * 4, WINDOW_BYTES), 0);
+	paths[1].inflight_bytes = WINDOW_BYTES;
+	assert_int_equal(plan_pick(paths, 2, 2, 3, WINDOW_BYTES * 4, WINDOW_BYTES), 0);
 	paths[0].inflight_bytes = 1;
-	assert_int_equal(plan_pick(paths, 1, 1, 1, WINDOW_BYTES, WINDOW_BYTES), -1);
-	assert_int_equal(plan_pick(paths, 1, 1, 1, WINDOW_BYTES - 1, WINDOW_BYTES), 0);
+	assert_int_equal(plan_pick(paths, 2, 2, 3, WINDOW_BYTES, WINDOW_BYTES), -1);
+	assert_int_equal(plan_pick(paths, 2, 2, 3, WINDOW_BYTES - 1, WINDOW_BYTES), 0);
 	paths[0].inflight_bytes = 0;
+	paths[1].state = PATH_DOWN;
 	while (wrq_has_room(&paths[0].sq)) {
 		wrq_push(&paths[0].sq, (struct wrq_item){.kind = WRQ_PIECE});
 	}
 	assert_int_equal(plan_pick(paths, 1, 1, 1, 0, WINDOW_BYTES), -1);
 	wrq_pop(&paths[0].sq);
 	assert_int_equal(plan_pick(paths, 1, 1, 1, 0, WINDOW_BYTES), 0);
+}
+
+/* Work is held back for other paths only: whoever is alone takes it all. */
+static void test_pick_alone(void **state)
+{
+	struct repair_path *paths = paths_up(3);
+
+	(void)state;
+	for (unsigned int i = 0; i < 3; i++) {
+		paths[i].inflight_bytes = WINDOW_BYTES;
+	}
+	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), -1);
+	assert_int_equal(plan_pick(paths, 3, 1, 7, 100, WINDOW_BYTES), 0); /* the others stand by */
+	assert_int_equal(plan_pick(paths, 3, 3, 4, 100, WINDOW_BYTES),
+			 2); /* registered there only */
+	paths[0].state = PATH_DOWN;
+	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), -1);
+	paths[2].state = PATH_FENCING;
+	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), 1);
 }
 
 int main(void)
@@ -221,6 +242,7 @@ int main(void)
 		cmocka_unit_test(test_pick_states),
 		cmocka_unit_test(test_pick_standby),
 		cmocka_unit_test(test_pick_window_and_room),
+		cmocka_unit_test(test_pick_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

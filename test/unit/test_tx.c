@@ -165,6 +165,58 @@ static void test_pieces(void **state)
 	assert_true(next == 10000);
 }
 
+static void check_alone(uint64_t size, unsigned int pieces, bool whole)
+{
+	unsigned int before = fake.piece_count;
+	uint64_t seq;
+
+	clear_to_send(tx.next_seq, 65536, 7);
+	assert_int_equal(send_bytes(size, &seq), 0);
+	assert_int_equal(fake.piece_count - before, pieces);
+	for (unsigned int i = before; i < fake.piece_count; i++) {
+		assert_int_equal(fake.pieces[i].path, 0);
+		assert_int_equal(fake.pieces[i].whole, whole);
+		assert_int_equal(wire_imm_unpack(fake.pieces[i].imm).kind,
+				 whole ? WIRE_IMM_WHOLE : WIRE_IMM_RECORD);
+	}
+}
+
+/* One path: large pieces, and a message of one piece is a single write where that is allowed. */
+static void test_alone(void **state)
+{
+	(void)state;
+	tx.end.active_count = 1;
+	check_alone(16 * 1024, 1, false);
+	check_alone(16 * 1024 + 1, 2, false);
+	tx.end.limits.uncut_whole = true;
+	check_alone(16 * 1024, 1, true);
+	check_alone(16 * 1024 + 1, 2, false);
+	tx.end.active_count = 3;
+	tx.end.paths[1].state = tx.end.paths[2].state = PATH_DOWN;
+	check_alone(2048, 1, true);
+}
+
+/* Whatever it was when it was cut: handed over, a whole message goes whole. */
+static void test_alone_handed_over(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	tx.end.active_count = 1;
+	tx.end.limits.uncut_whole = true;
+	clear_to_send(1, 65536, 7);
+	assert_int_equal(send_bytes(10000, &seq), 0);
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	complete_path(0, CAUSE_FLUSH);
+	fake_peer_fenced(&tx.end, 0, 1, 1);
+	assert_int_equal(fake.piece_count, 2);
+	assert_int_equal(fake.pieces[1].path, 1);
+	assert_true(fake.pieces[1].whole);
+	assert_int_equal(fake.pieces[1].len_bytes, 10000);
+	assert_true(fake_last_report(REPAIR_REPORT_DOWN)->replay_bytes == 10000);
+}
+
 static void test_clamped(void **state)
 {
 	uint64_t seq, size = 0;
@@ -556,6 +608,8 @@ int main(void)
 		cmocka_unit_test_setup(test_second_line, setup),
 		cmocka_unit_test_setup(test_whole, setup),
 		cmocka_unit_test_setup(test_pieces, setup),
+		cmocka_unit_test_setup(test_alone, setup),
+		cmocka_unit_test_setup(test_alone_handed_over, setup),
 		cmocka_unit_test_setup(test_clamped, setup),
 		cmocka_unit_test_setup(test_empty, setup),
 		cmocka_unit_test_setup(test_done_needs_both, setup),
