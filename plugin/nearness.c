@@ -48,7 +48,10 @@ static void list(struct comm *comm, bool is_down)
 	}
 	for (unsigned int dist = 0; dist <= DIST_MAX; dist++) {
 		for (unsigned int i = 0; i < rt->rails->count && comm->rail_count < max; i++) {
-			const struct ib_rail *rail = &rt->rails->rails[i];
+			/* From the own one on, so that comms of different devices do not all put
+			 * their second piece on the same rail. */
+			const struct ib_rail *rail =
+				&rt->rails->rails[(own->idx + i) % rt->rails->count];
 
 			if (rail != own && is_up(rail) != is_down &&
 			    ib_rail_distance(own, rail) == dist) {

@@ -8,6 +8,7 @@
 #include "oob/link.h"
 #include "oob/loop.h"
 #include "plugin/worker.h"
+#include "repair/share.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,6 +29,7 @@ struct runtime {
 	struct braid_config cfg;
 	struct ib_rails *rails; /* NULL: no devices */
 	struct ib_mr_cache *mrs;
+	struct repair_share shares[RAILS_MAX]; /* of each rail; any comm */
 
 	/* set by the first runtime_get, constant while there are users */
 	struct oob_loop *loop;

@@ -413,6 +413,9 @@ static void init_end(struct comm *comm)
 	comm->end.path_count = comm->path_count;
 	comm->end.probes_in = comm->rings.probes_in;
 	comm->end.probes_out = comm->rings.probes_out;
+	for (unsigned int i = 0; i < comm->path_count; i++) {
+		comm->end.paths[i].share = &runtime_instance()->shares[comm->paths[i].rail->idx];
+	}
 }
 
 /* Its event came, or it was left (plugin/reopen.h), while this comm was not there to be told. */

@@ -21,6 +21,7 @@ enum {
 	REAP_MS = 200,        /* flushes take milliseconds; what takes longer never comes */
 	FENCE_MS = 30000,     /* a verbs call that takes this long does not come back */
 	FATAL_WAIT_MS = 1000, /* for the event that explains a refused modify_qp */
+	LARGE_BYTES = 16384,  /* less is gone before anybody could take it into account */
 	ALONE_BYTES =
 		4 << 20, /* a fraction of a ms again after a failure, 0.4 s to the stall clock */
 };
@@ -45,6 +46,7 @@ void comm_repair_limits(const struct comm *comm, struct repair_limits *out)
 		.window_bytes = cfg->path_window_bytes,
 		.alone_bytes = cfg->piece_bytes > ALONE_BYTES ? cfg->piece_bytes : ALONE_BYTES,
 		.uncut_whole = !is_routed(comm, cfg->ib_adaptive_routing),
+		.large_bytes = LARGE_BYTES,
 		.reap_ms = REAP_MS,
 		.fence_ms = FENCE_MS,
 		.no_path_ms = (uint32_t)cfg->no_path_ms,

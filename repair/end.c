@@ -61,8 +61,7 @@ static void retire_to(struct repair_end *end, unsigned int p, uint32_t idx)
 
 		last = path->sq.done == idx;
 		item = wrq_pop(&path->sq);
-		ASSERT(path->inflight_bytes >= item.len_bytes);
-		path->inflight_bytes -= item.len_bytes;
+		share_retire(path, item.len_bytes, end->limits.large_bytes);
 		end->role->retire(end, p, item);
 	}
 	stall_note_progress(path);
@@ -262,6 +261,20 @@ void repair_end_answered(struct repair_end *end, uint64_t now_ns)
 	stall_answered(end);
 	if (!end->failed && !end->peer_closed) {
 		hold_answered(end);
+	}
+}
+
+void repair_end_forget(struct repair_end *end)
+{
+	for (unsigned int p = 0; p < end->path_count; p++) {
+		struct repair_path *path = &end->paths[p];
+
+		if (path->share) {
+			atomic_fetch_sub_explicit(&path->share->load_bytes, path->shared_bytes,
+						  memory_order_relaxed);
+			path->shared_bytes = 0;
+			path->share = NULL;
+		}
 	}
 }
 

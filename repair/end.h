@@ -9,6 +9,7 @@
 #include "include/wr_id.h"
 #include "repair/path.h"
 #include "repair/plan.h"
+#include "repair/share.h"
 #include "repair/stall.h"
 
 #include <errno.h>
@@ -128,6 +129,7 @@ struct repair_limits {
 	uint64_t window_bytes;    /* outstanding bytes per path, where there are several */
 	uint64_t alone_bytes;     /* the same where there is one path to go */
 	bool uncut_whole;         /* a larger message of one piece goes like a small one */
+	uint32_t large_bytes;     /* items from here on are told to other comms (repair/share.h) */
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
 	uint32_t fence_ms;      /* an HCA that has not answered by then fails the comm; 0: never */
 	uint32_t no_path_ms;    /* hold this long without any path, while the peer answers */
@@ -213,6 +215,9 @@ void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame
 void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *frame,
 			  uint64_t now_ns);
 
+/** The end is about to be freed: what it has outstanding is no load on its rails any more. */
+void repair_end_forget(struct repair_end *end);
+
 unsigned int repair_end_up_count(const struct repair_end *end);
 uint32_t repair_end_up_mask(const struct repair_end *end);
 /** True while a fence is under way, or the link owes the peer a frame: the caller ticks faster and
@@ -250,7 +255,7 @@ static inline int repair_end_posted(struct repair_end *end, unsigned int p, stru
 	/* On an error a part of the chain may be in the queue: it counts as posted until flushed.
 	 */
 	wrq_push(&path->sq, item);
-	path->inflight_bytes += item.len_bytes;
+	share_post(path, item.len_bytes, end->limits.large_bytes);
 	if (rc) {
 		repair_end_fault(end, p, CAUSE_POST_FAILED, end->now_ns);
 	}

@@ -146,7 +146,7 @@ static void drop_rest(struct repair_end *end, unsigned int p)
 	while (wrq_out(&path->sq) > 0) {
 		struct wrq_item item = wrq_pop(&path->sq);
 
-		path->inflight_bytes -= item.len_bytes;
+		share_retire(path, item.len_bytes, end->limits.large_bytes);
 		end->role->retire(end, p, item);
 	}
 	path->recvs_out = 0;

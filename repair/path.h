@@ -77,6 +77,8 @@ struct rejoin_state {
 	struct path_side own, peer;
 };
 
+struct repair_share;
+
 /** One path at one end. Owner: the comm's lock. */
 struct repair_path {
 	enum path_state state;
@@ -102,7 +104,10 @@ struct repair_path {
 	uint64_t again_ns;       /* and last */
 	uint64_t stalled_ns;     /* when it was first asked about this stall; 0: not */
 	uint64_t inflight_bytes; /* posted and not completed */
-	uint32_t recvs_out;      /* receives posted and not completed */
+	uint64_t shared_bytes;   /* of them, those that all comms see (repair/share.h) */
+	struct repair_share
+		*share;     /* of its rail; NULL: nobody else is there. Set once, at first */
+	uint32_t recvs_out; /* receives posted and not completed */
 	struct wrq sq;
 	struct frame_fenced peer_book; /* valid in FENCING_HEARD */
 	struct rejoin_state rejoin;

@@ -2,6 +2,11 @@
 #include "repair/plan.h"
 
 #include "include/log.h"
+#include "repair/share.h"
+
+enum {
+	TINY_WAIT_BYTES = 128 << 10 /* a few us of a fast rail: less is not worth another one */
+};
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -48,9 +53,12 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes)
 {
 	unsigned int seen = 0, last = 0;
+	uint64_t best_bytes = 0;
 	int best = -1;
 
 	for (unsigned int i = 0; i < path_count && seen < active_count; i++) {
+		uint64_t bytes;
+
 		if (paths[i].state != PATH_UP || !(key_mask >> i & 1)) {
 			continue;
 		}
@@ -59,15 +67,38 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 		if (!usable(&paths[i], len_bytes, window_bytes)) {
 			continue;
 		}
-		if (best < 0 ||
-		    (paths[i].inflight_bytes + len_bytes) * paths[best].weight <
-			    (paths[best].inflight_bytes + len_bytes) * paths[i].weight) {
+		bytes = share_load_bytes(&paths[i]) + len_bytes;
+		if (best < 0 || bytes * paths[best].weight < best_bytes * paths[i].weight) {
 			best = (int)i;
+			best_bytes = bytes;
 		}
 	}
 	/* A window leaves work for others; there are none. */
 	if (seen == 1) {
 		return wrq_has_room(&paths[last].sq) ? (int)last : -1;
+	}
+	return best;
+}
+
+int plan_pick_tiny(const struct repair_path *paths, unsigned int path_count)
+{
+	uint64_t best_bytes = 0;
+	int best = -1;
+
+	for (unsigned int i = 0; i < path_count; i++) {
+		uint64_t bytes;
+
+		if (paths[i].state != PATH_UP || !wrq_has_room(&paths[i].sq)) {
+			continue;
+		}
+		bytes = share_load_bytes(&paths[i]);
+		if (bytes < TINY_WAIT_BYTES) {
+			return (int)i;
+		}
+		if (best < 0 || bytes < best_bytes) {
+			best = (int)i;
+			best_bytes = bytes;
+		}
 	}
 	return best;
 }

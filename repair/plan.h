@@ -24,13 +24,20 @@ uint32_t plan_piece_len_bytes(struct plan_cut cut, uint64_t size_bytes, uint32_t
 
 /**
  * Path that should carry len_bytes more: of the first active_count usable ones (UP, bit set in
- * key_mask, room in the queue, and idle or within window_bytes) the one with the least outstanding
- * bytes for its weight; ties go to the lower index, the rail nearest to the GPU. Paths beyond the
- * first active_count that are UP are standby: they serve when earlier ones are not UP. Where there
- * is one to choose from the window is none. -1: none can take it now.
+ * key_mask, room in the queue, and idle or within window_bytes) the one with the least load
+ * for its weight, all comms' together (repair/share.h); ties go to the lower index, the rail
+ * nearest to the GPU. Paths beyond the first active_count that are UP are standby: they serve when
+ * earlier ones are not UP. Where there is one to choose from the window is none. -1: none can take
+ * it now.
  */
 int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned int active_count,
 	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes);
+
+/**
+ * Path for a few bytes that someone waits for (clear-to-send entry, acknowledgement): the first one
+ * that is UP, has room and does not make them wait behind much, else the least loaded. -1: none.
+ */
+int plan_pick_tiny(const struct repair_path *paths, unsigned int path_count);
 
 /** Paths that are UP and in key_mask: what plan_pick() may choose from sooner or later. */
 unsigned int plan_usable_count(const struct repair_path *paths, unsigned int path_count,

@@ -146,17 +146,6 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 	}
 }
 
-/* First path that is UP and has room: clear-to-send entries and acknowledgements are tiny. */
-static int control_path(const struct repair_end *end)
-{
-	for (unsigned int p = 0; p < end->path_count; p++) {
-		if (end->paths[p].state == PATH_UP && wrq_has_room(&end->paths[p].sq)) {
-			return (int)p;
-		}
-	}
-	return -1;
-}
-
 static bool is_signal_due(const struct repair_path *path)
 {
 	return wrq_next(&path->sq) % SIGNAL_EVERY == SIGNAL_EVERY - 1;
@@ -173,7 +162,7 @@ static void note_told(struct repair_rx *rx, uint64_t next_seq)
 /* False when no path can take it now. */
 static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 {
-	int p = control_path(&rx->end);
+	int p = plan_pick_tiny(rx->end.paths, rx->end.path_count);
 	struct wrq_item item = {.kind = WRQ_CTS, .slot = (uint8_t)wire_slot(slot->seq)};
 	int rc;
 
@@ -211,7 +200,7 @@ static void post_ack_on(struct repair_rx *rx, unsigned int p, bool signalled)
 
 static void post_ack(struct repair_rx *rx)
 {
-	int p = control_path(&rx->end);
+	int p = plan_pick_tiny(rx->end.paths, rx->end.path_count);
 
 	if (p >= 0) {
 		post_ack_on(rx, (unsigned int)p, is_signal_due(&rx->end.paths[p]));

@@ -57,6 +57,7 @@ static void draw_traffic(struct sim_conf *c, struct rng *rng)
 	/* From what is drawn already: the seeds stay what they were. */
 	c->limits.alone_bytes = 2ull * c->limits.piece_min_bytes << c->msg_count % 4;
 	c->limits.uncut_whole = c->msg_count % 3 != 0;
+	c->limits.large_bytes = c->msg_count % 2 ? 256 : 2048;
 }
 
 static void draw_machines(struct sim_conf *c, struct rng *rng)

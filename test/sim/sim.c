@@ -90,6 +90,7 @@ static void set_up(struct sim *sim, uint64_t seed)
 	memset(sim->cts, 0, sizeof(sim->cts));
 	memset(sim->acks, 0, sizeof(sim->acks));
 	memset(sim->records, 0, sizeof(sim->records));
+	memset(sim->shares, 0, sizeof(sim->shares));
 	evq_init(&sim->evq);
 	net_init(sim);
 	user_init(sim);
@@ -114,6 +115,7 @@ static void set_up(struct sim *sim, uint64_t seed)
 		end->path_count = conf->path_count;
 		end->active_count = conf->active_count;
 		for (unsigned int p = 0; p < conf->path_count; p++) {
+			end->paths[p].share = &sim->shares[s][p];
 			if (conf->absent_mask >> p & 1) {
 				repair_end_absent(end, p, conf->weight[p], sim->now_ns);
 			} else {
@@ -197,6 +199,9 @@ static void check_ends(struct sim *sim, unsigned int side)
 
 	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
 		path_check(&end->paths[p]);
+		if (atomic_load(&sim->shares[side][p].load_bytes) != end->paths[p].shared_bytes) {
+			sim_fail(sim, "path %u: the load on its rail is not what is out", p);
+		}
 	}
 	if (side == SIDE_TX) {
 		for (uint64_t seq = sim->tx.acked_seq; seq < sim->tx.next_seq; seq++) {

@@ -92,6 +92,7 @@ struct sim {
 	struct wire_ack acks[PATHS_MAX];
 	_Alignas(64) struct wire_record records[WIRE_RECORDS];
 	struct wire_cts cts_source[WINDOW_MSGS];
+	struct repair_share shares[SIDE_COUNT][PATHS_MAX];
 	uint8_t probes_in[SIDE_COUNT][PATHS_MAX * WIRE_PROBE_BYTES];
 	uint8_t probes_out[SIDE_COUNT][PATHS_MAX * WIRE_PROBE_BYTES];
 	struct evq evq;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "include/limits.h"
 #include "repair/plan.h"
+#include "repair/share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #define WINDOW_BYTES (1ull << 20)
+#define LARGE_BYTES  4096u
 
 /* Everything a cut promises, checked piece by piece. */
 static void check_cut(uint64_t size, uint64_t min)
@@ -231,6 +233,88 @@ static void test_pick_alone(void **state)
 	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), 1);
 }
 
+/* A post or its return, as repair/end.c books it. */
+static void post(struct repair_path *path, uint32_t len_bytes)
+{
+	share_post(path, len_bytes, LARGE_BYTES);
+}
+
+/* Rails carry the pieces of all comms: what another one has out there counts, small items do not.
+ */
+static void test_pick_shared(void **state)
+{
+	struct repair_share shares[3] = {0};
+	struct repair_path comms[2][3] = {0};
+
+	(void)state;
+	for (unsigned int c = 0; c < 2; c++) {
+		for (unsigned int i = 0; i < 3; i++) {
+			comms[c][i] = *paths_up(1);
+			comms[c][i].share = &shares[i];
+		}
+	}
+	post(&comms[0][0], 3 * LARGE_BYTES);
+	post(&comms[0][1], LARGE_BYTES);
+	post(&comms[0][2], LARGE_BYTES - 1);
+	assert_int_equal(pick(comms[0], 3, 7), 2);
+	assert_int_equal(pick(comms[1], 3, 7), 2);
+	post(&comms[1][2], 2 * LARGE_BYTES);
+	assert_int_equal(pick(comms[0], 3, 7), 1);
+	assert_int_equal(pick(comms[1], 3, 7), 1);
+	assert_true(share_load_bytes(&comms[0][2]) == 3 * LARGE_BYTES - 1);
+	assert_true(share_load_bytes(&comms[1][2]) == 2 * LARGE_BYTES);
+	share_retire(&comms[0][0], 3 * LARGE_BYTES, LARGE_BYTES);
+	assert_int_equal(pick(comms[1], 3, 7), 0);
+	share_retire(&comms[0][2], LARGE_BYTES - 1, LARGE_BYTES);
+	share_retire(&comms[1][2], 2 * LARGE_BYTES, LARGE_BYTES);
+	assert_true(atomic_load(&shares[0].load_bytes) == 0);
+	assert_true(atomic_load(&shares[2].load_bytes) == 0);
+}
+
+/* Many comms with one message each: no rail has more than one piece more than another. */
+static void test_pick_shared_evenly(void **state)
+{
+	struct repair_share shares[4] = {0};
+
+	(void)state;
+	for (unsigned int c = 0; c < 50; c++) {
+		struct repair_path *paths = paths_up(4);
+
+		for (unsigned int i = 0; i < 4; i++) {
+			paths[i].share = &shares[i];
+		}
+		for (unsigned int piece = 0; piece < 2; piece++) {
+			post(&paths[pick(paths, 4, 0xf)], LARGE_BYTES);
+		}
+	}
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_true(atomic_load(&shares[i].load_bytes) == 25 * LARGE_BYTES);
+	}
+}
+
+/* Nobody waits for a few bytes behind many, and nobody strays for nothing. */
+static void test_pick_tiny(void **state)
+{
+	struct repair_path *paths = paths_up(3);
+
+	(void)state;
+	paths[0].inflight_bytes = 100;
+	assert_int_equal(plan_pick_tiny(paths, 3), 0);
+	paths[0].inflight_bytes = 4 * WINDOW_BYTES;
+	assert_int_equal(plan_pick_tiny(paths, 3), 1);
+	paths[1].inflight_bytes = 3 * WINDOW_BYTES;
+	paths[2].inflight_bytes = 2 * WINDOW_BYTES;
+	assert_int_equal(plan_pick_tiny(paths, 3), 2);
+	paths[2].state = PATH_FENCING;
+	assert_int_equal(plan_pick_tiny(paths, 3), 1);
+	while (wrq_has_room(&paths[1].sq)) {
+		wrq_push(&paths[1].sq, (struct wrq_item){.kind = WRQ_ACK});
+	}
+	assert_int_equal(plan_pick_tiny(paths, 3), 0);
+	paths[0].state = PATH_DOWN;
+	assert_int_equal(plan_pick_tiny(paths, 3), -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,6 +327,9 @@ int main(void)
 		cmocka_unit_test(test_pick_standby),
 		cmocka_unit_test(test_pick_window_and_room),
 		cmocka_unit_test(test_pick_alone),
+		cmocka_unit_test(test_pick_shared),
+		cmocka_unit_test(test_pick_shared_evenly),
+		cmocka_unit_test(test_pick_tiny),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
