@@ -25,13 +25,14 @@ enum bench_mode {
 	BENCH_GROWTH,
 	BENCH_RAILS,
 	BENCH_REPAIR,
+	BENCH_RING,
 	BENCH_IDLE,
 	BENCH_ALL,
 };
 
 struct bench_options {
 	enum bench_mode mode;
-	const char *plugins[BENCH_PLUGINS_MAX];
+	const char *plugins[BENCH_PLUGINS_MAX]; /* FILE[,NAME=VALUE...] */
 	unsigned int plugin_count;
 	const char *fabric_lib; /* folder of the fabric's libibverbs; NULL: real devices */
 	const char *json, *plot;
@@ -74,7 +75,7 @@ struct bench_rank {
 	const struct bench_options *opt;
 	struct bench_shared *shared;
 	struct netapi api;
-	int id;
+	int id, dev_count;
 	uint32_t step;
 	unsigned int comm_count;
 	void *send_comms[BENCH_COMMS_MAX];
@@ -119,6 +120,9 @@ void bench_idle(struct bench_rank *rank);
  */
 void bench_repair(struct bench_rank *rank);
 bool bench_repair_heard(const char *line);
+
+/** ring.c: the mode. */
+void bench_ring(struct bench_rank *rank);
 
 /** usage.c: what the process has now. */
 struct bench_usage {

@@ -22,7 +22,8 @@ enum {
 static const char usage_text[] =
 	"usage: net_bench --plugin A.so [--plugin B.so ...] [options]\n"
 	"Measures NCCL net plugins side by side, two processes each, in interleaved rounds.\n"
-	"  -p, --plugin FILE      a plugin that exports ncclNetPlugin_v8 or newer\n"
+	"  -p, --plugin FILE[,NAME=VALUE...]   a plugin that exports ncclNetPlugin_v8 or newer, "
+	"and variables for it alone\n"
 	"  -f, --fabric-lib DIR   folder of the software fabric's libibverbs; else real devices\n"
 	"  -r, --rounds N         rounds (3)\n"
 	"  -c, --comms N          connections each way in the tests with several (8)\n"
@@ -35,10 +36,14 @@ static const char usage_text[] =
 	"  -n, --count            instructions per message, under valgrind\n"
 	"      --most N           ... of 8 bytes, one in flight, the last plugin: more is an "
 	"error\n"
+	"                         with --ring: percent that the busiest rail may carry of an even "
+	"share\n"
 	"      --growth           cost per message and set-up with 1 to 500 connections each way\n"
 	"      --rails            cost per message and memory with 1 to 16 rails\n"
 	"      --repair           a port fails under N connections each way (--comms): time to "
 	"replay\n"
+	"      --ring             both ranks send over --comms connections on all rails, rates "
+	"limited\n"
 	"      --idle             wakeups per second; more than 5 is an error\n"
 	"      --all              all of it; without plugins: those beside this program\n";
 
@@ -62,6 +67,9 @@ static _Noreturn void rank_main(const struct bench_options *opt, struct bench_sh
 		break;
 	case BENCH_REPAIR:
 		bench_repair(&rank);
+		break;
+	case BENCH_RING:
+		bench_ring(&rank);
 		break;
 	case BENCH_IDLE:
 		bench_idle(&rank);
@@ -203,6 +211,14 @@ static int run_repair(const struct bench_options *opt, struct bench_shared *shar
 	return run_rounds(opt, shared, "repair");
 }
 
+/* Slow enough that the rails are the limit, not the emulation. */
+static int run_ring(const struct bench_options *opt, struct bench_shared *shared)
+{
+	setenv("FABRIC_RAILS", "4", 0);
+	setenv("FABRIC_RATE_MBPS", "150", 0);
+	return run_rounds(opt, shared, "ring");
+}
+
 /* The last plugin alone: for what a plugin without failover can't do. */
 static struct bench_options last_only(const struct bench_options *opt, unsigned int comm_count)
 {
@@ -223,6 +239,8 @@ static int run_mode(const struct bench_options *opt, struct bench_shared *shared
 		return run_rails(opt, shared);
 	case BENCH_REPAIR:
 		return run_repair(opt, shared);
+	case BENCH_RING:
+		return run_ring(opt, shared);
 	case BENCH_GROWTH:
 		return run_rounds(opt, shared, "growth");
 	case BENCH_IDLE:
@@ -311,6 +329,9 @@ static int take_option(struct bench_options *opt, int key, char *arg)
 	case 'R':
 		opt->mode = BENCH_REPAIR;
 		return 0;
+	case 'O':
+		opt->mode = BENCH_RING;
+		return 0;
 	case 'I':
 		opt->mode = BENCH_IDLE;
 		return 0;
@@ -362,6 +383,7 @@ static int parse(int argc, char **argv, struct bench_options *opt)
 					      {"growth", no_argument, NULL, 'G'},
 					      {"rails", no_argument, NULL, 'L'},
 					      {"repair", no_argument, NULL, 'R'},
+					      {"ring", no_argument, NULL, 'O'},
 					      {"idle", no_argument, NULL, 'I'},
 					      {"all", no_argument, NULL, 'A'},
 					      {NULL, 0, NULL, 0}};

@@ -114,21 +114,35 @@ static int newest_api(struct bench_rank *rank, const char *path)
 	return version;
 }
 
+/* What stands behind its file's name is for it alone. */
+static const char *take_plugin(struct bench_rank *rank)
+{
+	char *spec = strdup(rank->opt->plugins[0]); /* putenv() keeps it */
+	char *rest = spec;
+	char *path = strsep(&rest, ",");
+
+	while (rest) {
+		if (putenv(strsep(&rest, ","))) {
+			bench_die(rank, "no memory for a variable", 0);
+		}
+	}
+	return path;
+}
+
 void bench_open(struct bench_rank *rank)
 {
-	const char *path = rank->opt->plugins[0];
+	const char *path = take_plugin(rank);
 	int version = rank->opt->api ? (int)rank->opt->api : newest_api(rank, path);
 	enum nccl_result result;
-	int count = 0;
 
 	if (netapi_load(&rank->api, path, version)) {
 		bench_die(rank, "cannot load the plugin", version);
 	}
 	result = rank->api.ops->init(&rank->api, quiet_log);
 	if (result == NCCL_RESULT_SUCCESS) {
-		result = rank->api.ops->devices(&rank->api, &count);
+		result = rank->api.ops->devices(&rank->api, &rank->dev_count);
 	}
-	if (result != NCCL_RESULT_SUCCESS || count < 1) {
+	if (result != NCCL_RESULT_SUCCESS || rank->dev_count < 1) {
 		bench_die(rank, "init or devices", (int)result);
 	}
 	rank->buf_bytes = 64u << 20;
@@ -141,22 +155,22 @@ void bench_open(struct bench_rank *rank)
 	}
 }
 
-static void make_comms(struct bench_rank *rank, void *listen_comm, unsigned int i)
+static void make_comms(struct bench_rank *rank, void *listen_comm, unsigned int i, int dev)
 {
 	unsigned char handle[NCCL_NET_HANDLE_BYTES];
 	uint64_t end_ns = clock_mono_ns() + BENCH_WAIT_S * NS_PER_SEC;
-	struct nccl_net_device_handle *dev = NULL;
+	struct nccl_net_device_handle *dev_handle = NULL;
 	enum nccl_result result = NCCL_RESULT_SUCCESS;
 
 	memcpy(handle, rank->shared->handles[i][!rank->id], sizeof(handle));
 	while (!rank->send_comms[i] || !rank->recv_comms[i]) {
 		if (!rank->send_comms[i]) {
-			result = rank->api.ops->connect(&rank->api, 0, handle, &rank->send_comms[i],
-							&dev);
+			result = rank->api.ops->connect(&rank->api, dev, handle,
+							&rank->send_comms[i], &dev_handle);
 		}
 		if (!result && !rank->recv_comms[i]) {
 			result = rank->api.ops->accept(&rank->api, listen_comm,
-						       &rank->recv_comms[i], &dev);
+						       &rank->recv_comms[i], &dev_handle);
 		}
 		if (result != NCCL_RESULT_SUCCESS) {
 			bench_die(rank, "connect or accept", (int)result);
@@ -171,19 +185,21 @@ static void make_comms(struct bench_rank *rank, void *listen_comm, unsigned int 
 uint64_t bench_connect(struct bench_rank *rank)
 {
 	unsigned int i = rank->comm_count++;
+	/* A ring uses all devices; what is measured elsewhere is about one. */
+	int dev = rank->opt->mode == BENCH_RING ? (int)i % rank->dev_count : 0;
 	void *listen_comm = NULL;
 	enum nccl_result result;
 	uint64_t start_ns;
 
 	bench_sync(rank);
 	start_ns = clock_mono_ns();
-	result = rank->api.ops->listen(&rank->api, 0, rank->shared->handles[i][rank->id],
+	result = rank->api.ops->listen(&rank->api, dev, rank->shared->handles[i][rank->id],
 				       &listen_comm);
 	if (result != NCCL_RESULT_SUCCESS) {
 		bench_die(rank, "listen", (int)result);
 	}
 	bench_sync(rank);
-	make_comms(rank, listen_comm, i);
+	make_comms(rank, listen_comm, i, dev);
 	rank->api.ops->close_listen(&rank->api, listen_comm);
 	bench_sync(rank);
 	return clock_mono_ns() - start_ns;
