@@ -28,7 +28,7 @@ driver_green(extras --ranks 4 --op all --proto all --iters 1 --sizes 8,1M --chan
 	--reg-churn --close-at-once --linger 20)
 driver_green(large --op sendrecv --proto direct --iters 1 --sizes 64M)
 driver_green(paused --sizes 8M --iters 3 --stop 1@1+20:200)
-driver_green(commands --iters 4 --sizes 1M
+driver_green(commands --iters 4 --sizes 32M
 	--at "1+30:touch $RUN_DIR/ran" --at "2:test -e $RUN_DIR/ran")
 driver_green(killed --ranks 4 --sizes 16M --iters 3 --kill 1@1+20 --expect remote)
 driver_green(aborted --op stream --sizes 64M --iters 2 --abort 0@1+20 --expect remote)
