@@ -21,6 +21,19 @@ static bool same_subnet(const struct rail_desc *a, const struct rail_desc *b)
 	return memcmp(a->gid, b->gid, 8) == 0;
 }
 
+/* Both processes are on one host. */
+static bool same_port(const struct rail_desc *a, const struct rail_desc *b)
+{
+	return a->guid != 0 && a->guid == b->guid && a->port == b->port &&
+	       memcmp(a->gid, b->gid, sizeof(a->gid)) == 0;
+}
+
+enum {
+	COST_DIST = 4, /* weighs more than the others together */
+	COST_SPEED = 2,
+	COST_OTHER_PORT = 1
+};
+
 /* Smaller is better; -1: can't be a pair. */
 static int cost(const struct rail_desc *a, const struct rail_desc *b, bool cross_subnet)
 {
@@ -29,7 +42,8 @@ static int cost(const struct rail_desc *a, const struct rail_desc *b, bool cross
 	if (a->link_layer != b->link_layer || (!cross_subnet && !same_subnet(a, b))) {
 		return -1;
 	}
-	return dist * 2 + (a->speed_mbps != b->speed_mbps);
+	return dist * COST_DIST + (a->speed_mbps != b->speed_mbps) * COST_SPEED +
+	       !same_port(a, b) * COST_OTHER_PORT;
 }
 
 struct lists {
@@ -61,7 +75,7 @@ static bool best_pair(const struct lists *lists, bool cross_subnet, struct rail_
 				best = c;
 				*out = (struct rail_pair){.local = (uint8_t)i,
 							  .remote = (uint8_t)j,
-							  .dist = (uint8_t)(c / 2)};
+							  .dist = (uint8_t)(c / COST_DIST)};
 			}
 		}
 	}

@@ -192,6 +192,31 @@ static void test_down_is_no_subnet(void **state)
 	assert_int_equal(pairs[0].is_down, 0);
 }
 
+/* Two processes of one host, each with another card as its own: a card that dies ends one path. */
+static void test_port_meets_itself(void **state)
+{
+	struct rail_desc local[] = {ib_rail(0, 1, 0, 400000), ib_rail(1, 1, 0, 400000)};
+	struct rail_desc remote[2];
+	struct rail_pair pairs[PATHS_MAX];
+
+	(void)state;
+	local[0].guid = 7;
+	local[1].guid = 8;
+	remote[0] = local[1];
+	remote[1] = local[0];
+	assert_int_equal(rail_pair_all(local, 2, remote, 2, pairs, PATHS_MAX), 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(local[pairs[i].local].guid, remote[pairs[i].remote].guid);
+		assert_int_equal(pairs[i].dist, 0);
+	}
+	remote[0].dist = 1; /* nearness comes first: it costs bandwidth all the time */
+	assert_int_equal(rail_pair_all(local, 2, remote, 1, pairs, PATHS_MAX), 1);
+	local[1].dist = 2;
+	assert_int_equal(rail_pair_all(local, 2, remote, 1, pairs, PATHS_MAX), 1);
+	assert_int_equal(pairs[0].local, 0);
+	assert_int_equal(pairs[0].dist, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +227,7 @@ int main(void)
 		cmocka_unit_test(test_roce_subnet),
 		cmocka_unit_test(test_nearness_sorts),
 		cmocka_unit_test(test_equal_speeds_meet),
+		cmocka_unit_test(test_port_meets_itself),
 		cmocka_unit_test(test_max_is_kept_and_rails_used_once),
 		cmocka_unit_test(test_down_comes_last),
 		cmocka_unit_test(test_down_is_no_subnet),
