@@ -141,14 +141,11 @@ static void fired_note(struct train *train, const struct rail_fired *fired)
 			hit->fired = true;
 			hit->fired_ns = fired->at_ns;
 			train->is_mended = false;
-			if (hit->class == TRAIN_NIC_DEATH) {
-				train->rails.dead[hit->host][hit->rail] = true;
-			}
 		}
 	}
 }
 
-/** A rule whose device died on it fired for another host, long after its episode: undo it. */
+/** A rule fired long after its episode: undo it. */
 static void stale_note(struct train *train, const struct rail_fired *fired)
 {
 	for (uint32_t i = 0; i < train->stale_count; i++) {
@@ -213,48 +210,28 @@ static void mend(struct train *train)
 	train->is_mended = true;
 }
 
-static bool is_dead(const struct train *train, uint32_t host, uint32_t rail)
-{
-	return host < OPT_RANKS_MAX && rail < TRAIN_RAILS_MAX && train->rails.dead[host][rail];
-}
-
-/** The device of some host on that rail is gone. */
-static bool rail_is_dead(const struct train *train, uint32_t rail)
-{
-	bool dead = false;
-
-	for (uint32_t host = 0; host < train->rails.host_count; host++) {
-		dead = dead || is_dead(train, host, rail);
-	}
-	return dead;
-}
-
-/** What can still fire has fired; a rule for a device that died meanwhile cannot. */
 static bool all_fired(const struct train *train)
 {
 	for (uint32_t i = 0; i < train->episode.hit_count; i++) {
 		const struct train_hit *hit = &train->episode.hits[i];
 
-		bool is_moot = !is_process_hit(hit) && rail_is_dead(train, hit->rail);
-
 		if (hit->at_mend && !train->mend_ns) {
 			continue;
 		}
-		if ((!hit->fired && !is_moot) || (hit->for_ms && !hit->ended)) {
+		if (!hit->fired || (hit->for_ms && !hit->ended)) {
 			return false;
 		}
 	}
 	return true;
 }
 
-/** A path that works and is not in use; NULL when there is none. */
+/** A path that is not in use; NULL when there is none. */
 static const struct watch_path *missing_path(const struct train *train)
 {
 	for (uint32_t i = 0; i < train->watch.count; i++) {
 		const struct watch_path *path = &train->watch.paths[i];
 
-		if (!path->is_up && !is_dead(train, path->rank, path->local) &&
-		    !is_dead(train, path->peer, path->remote)) {
+		if (!path->is_up) {
 			return path;
 		}
 	}

@@ -14,7 +14,7 @@
  * lets traffic limp on, mends what it broke and waits until every path is in use again; then comes
  * the next one. The last episode is not mended: the ranks close in the middle of it.
  *
- * An episode depends on the seed, its number and the rails that still exist, not on time.
+ * An episode depends on the seed and its number, not on time.
  */
 
 /** How a fault is noticed, which decides what its times may be compared with. */
@@ -39,7 +39,8 @@ enum train_group {
 	X(LATE, "late", SILENT, 10)                                                                \
 	X(PORT_DOWN, "port_down", EVENT, 14)                                                       \
 	X(FLAP, "flap", EVENT, 6)                                                                  \
-	X(NIC_DEATH, "nic_death", EVENT, 4)                                                        \
+	X(NIC_DEATH, "nic_death", EVENT, 8)                                                        \
+	X(UNPLUG, "unplug", EVENT, 6)                                                              \
 	X(QP_FATAL, "qp_fatal", EVENT, 10)                                                         \
 	X(DROP, "drop", MILD, 5)                                                                   \
 	X(DELAY, "delay", MILD, 4)                                                                 \
@@ -106,7 +107,6 @@ struct train_episode {
 struct train_rails {
 	uint32_t host_count;
 	uint32_t rail_count;
-	bool dead[OPT_RANKS_MAX][TRAIN_RAILS_MAX]; /**< a device that is gone for good */
 	bool keep_spared; /**< not all paths are back yet: only `spared` can be relied upon */
 	uint32_t spared;  /**< rail the last episode left alone */
 };

@@ -41,30 +41,13 @@ struct draw {
 	struct train_episode *episode;
 	const struct train_rails *rails;
 	uint64_t mask;
-	uint32_t usable[TRAIN_RAILS_MAX]; /**< rails whose devices all live */
-	uint32_t usable_count;
 	bool timed;
 	uint32_t spared;
-	uint32_t dying_count;
 };
 
 static bool wants(const struct draw *draw, enum train_class class)
 {
 	return draw->mask >> class & 1;
-}
-
-static void usable_find(struct draw *draw)
-{
-	for (uint32_t rail = 0; rail < draw->rails->rail_count; rail++) {
-		bool dead = false;
-
-		for (uint32_t host = 0; host < draw->rails->host_count; host++) {
-			dead = dead || draw->rails->dead[host][rail];
-		}
-		if (!dead) {
-			draw->usable[draw->usable_count++] = rail;
-		}
-	}
 }
 
 /** Where in the traffic it strikes; "" is at once. */
@@ -212,10 +195,6 @@ static enum train_class class_draw(struct draw *draw)
 		}
 		sum -= weight;
 	}
-	/* At least two rails stay for the rest of the train. */
-	if (class == TRAIN_NIC_DEATH && draw->usable_count - draw->dying_count++ < 3) {
-		return TRAIN_CUT;
-	}
 	return (enum train_class) class;
 }
 
@@ -225,7 +204,7 @@ static uint32_t rail_draw(struct draw *draw)
 	uint32_t rail;
 
 	do {
-		rail = draw->usable[rng_below(&draw->rng, draw->usable_count)];
+		rail = rng_below(&draw->rng, draw->rails->rail_count);
 	} while (rail == draw->spared);
 	return rail;
 }
@@ -319,14 +298,14 @@ static void blackout_draw(struct draw *draw)
 {
 	uint32_t host = rng_below(&draw->rng, draw->rails->host_count);
 
-	for (uint32_t i = 0; i < draw->usable_count; i++) {
-		struct train_hit *hit = hit_add(draw, TRAIN_BLACKOUT, host, draw->usable[i]);
+	for (uint32_t i = 0; i < draw->rails->rail_count; i++) {
+		struct train_hit *hit = hit_add(draw, TRAIN_BLACKOUT, host, i);
 
 		hit->after_ms = rng_below(&draw->rng, 30);
 		snprintf(hit->rule, sizeof(hit->rule), "%s host=%u rail=%u",
 			 rng_chance(&draw->rng, 500) ? "cut" : "port_down", host, hit->rail);
 	}
-	draw->episode->relief = rng_below(&draw->rng, draw->usable_count);
+	draw->episode->relief = rng_below(&draw->rng, draw->rails->rail_count);
 	draw->episode->blackout_ms = 60 + rng_below(&draw->rng, 300);
 }
 
@@ -357,8 +336,7 @@ static void draw_begin(struct draw *draw, struct train_episode *episode,
 	draw->mask = opt->class_mask;
 	draw->timed = opt->timed;
 	draw->rng.state = rng_mix(opt->seed * 1000003 + number);
-	usable_find(draw);
-	draw->spared = draw->usable[rng_below(&draw->rng, draw->usable_count)];
+	draw->spared = rng_below(&draw->rng, draw->rails->rail_count);
 	if (draw->rails->keep_spared) {
 		draw->spared = draw->rails->spared;
 	}
@@ -404,7 +382,7 @@ void train_draw_last(struct train_episode *episode, const struct opt_train *opt,
 	if (rng_chance(&draw.rng, 500) && wants(&draw, TRAIN_BLOCK)) {
 		struct train_hit *hit =
 			hit_add(&draw, TRAIN_BLOCK, rng_below(&draw.rng, rails->host_count),
-				draw.usable[rng_below(&draw.rng, draw.usable_count)]);
+				rng_below(&draw.rng, rails->rail_count));
 
 		snprintf(hit->rule, sizeof(hit->rule), "block host=%u rail=%u call=%s delay_ms=%u",
 			 hit->host, hit->rail, calls[rng_below(&draw.rng, 3)],

@@ -35,7 +35,7 @@ static struct fake {
 	unsigned int call_count, fail_at; /* the call that fails, from 1; 0 none */
 	int fail_errno;
 	const char *failed;                      /* name of the verb that was made to fail */
-	int live_count;                          /* objects of any kind */
+	_Atomic int live_count;                  /* objects of any kind */
 	unsigned int device_first, device_count; /* in the list */
 	struct fake_device devices[FAKE_DEVICES_MAX];
 
