@@ -20,8 +20,13 @@
  * USED. Whoever reads them otherwise (a receive that is posted meanwhile) may get old ones, and is
  * corrected when the path rejoins (repair/rejoin.h).
  *
- * The old device is closed with the last queue pair that was made with it. Its registrations are
- * gone by then, and so are its keys: what still arrives for it can't land.
+ * The old device is closed with the last queue pair that was made with it; nothing can land over it
+ * before: its queue pairs are fenced or can't move anything, and its registrations are gone.
+ *
+ * Queue pair numbers and keys of the new one may begin where those of the old one did. A packet
+ * that is still under way from before meets a new queue pair only if number, peer and the one
+ * expected of 2^24 packet sequence numbers fit, which are drawn anew, and lands only if its key
+ * does; its sender was fenced before the path went DOWN, so there is no second try.
  */
 struct ib_reopen {
 	struct ib_rail *rail;             /* who asked */

@@ -184,7 +184,9 @@ static void on_offer(struct repair_end *end, unsigned int p, const struct frame_
 		repair_end_fail(end, CAUSE_PROTOCOL, p, "a receiver offered to rejoin");
 		return;
 	}
-	if (rejoin->peer.qp.qpn == frame->side.qp.qpn && rejoin->offer_epoch == frame->epoch) {
+	/* both: an HCA that was opened again may number its QPs as before */
+	if (rejoin->peer.qp.qpn == frame->side.qp.qpn &&
+	    rejoin->peer.qp.psn == frame->side.qp.psn && rejoin->offer_epoch == frame->epoch) {
 		return; /* the same offer once more */
 	}
 	if (end->paths[p].state != PATH_DOWN || rejoin->is_busy) {
