@@ -139,6 +139,8 @@ static const char *check(const struct ib_reopen *reopen, const struct braid_conf
 				.device = made->name,
 				.sysfs_root = PCI_SYSFS_ROOT,
 				.port = reopen->rail->port};
+	const union ibv_gid *keep = NULL;
+	struct ib_rail_addr addr;
 	struct port_state state;
 	const char *why;
 
@@ -148,7 +150,12 @@ static const char *check(const struct ib_reopen *reopen, const struct braid_conf
 			return "it has fewer ports";
 		}
 	}
-	why = ib_port_read(&port, cfg, NULL, &state);
+	/* as ib_rail_refresh() will: the address may be at another place of the table than usual */
+	ib_rail_addr_get(reopen->rail, &addr);
+	if (atomic_load_explicit(&reopen->rail->is_read, memory_order_acquire)) {
+		keep = &addr.gid;
+	}
+	why = ib_port_read(&port, cfg, keep, &state);
 	if (why == NULL && state.inactive != NULL) {
 		why = state.inactive;
 	}

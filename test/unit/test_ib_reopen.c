@@ -139,6 +139,21 @@ static void test_replaced(void **state)
 	assert_int_equal(fake.live_count, live_start);
 }
 
+/* The address has moved to where none would be looked for. */
+static void test_moved_address(void **state)
+{
+	bool moved;
+
+	(void)state;
+	replace();
+	fake.devices[2].gid_count = 4;
+	memset(fake.devices[2].gids, 0, sizeof(fake.devices[2].gids));
+	fake.devices[2].gids[3] = rails->rails[0].addr.gid;
+	assert_int_equal(again(), 0);
+	assert_int_equal(ib_rail_refresh(&rails->rails[0], &cfg, &moved), 0);
+	assert_int_equal(rails->rails[0].addr.gid_index, 3);
+}
+
 /* By name where the GUID is another one; never a device that another rail has. */
 static void test_which(void **state)
 {
@@ -478,6 +493,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_failed),
 		TEST(test_replaced),
+		TEST(test_moved_address),
 		TEST(test_which),
 		TEST(test_one_at_a_time),
 		TEST(test_queue_pair_keeps),
