@@ -11,13 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+	BUCKETS = 1024 /* each frame looks one up, and there may be thousands */
+};
+
 /*
  * All comms of the process. Lock order: the table's lock is taken with no comm lock held, and no
  * comm lock is taken under it.
  */
 static struct {
 	pthread_mutex_t lock;
-	struct comm *head; /* newest first, so ids fall along the list */
+	struct comm *heads[BUCKETS]; /* by id; newest first, so ids fall along each list */
 	uint64_t last_id;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -42,8 +46,8 @@ void comm_show(struct comm *comm)
 	pthread_mutex_lock(&table.lock);
 	comm->id = ++table.last_id;
 	comm->is_listed = true;
-	comm->next = table.head;
-	table.head = comm;
+	comm->next = table.heads[comm->id % BUCKETS];
+	table.heads[comm->id % BUCKETS] = comm;
 	pthread_mutex_unlock(&table.lock);
 }
 
@@ -99,7 +103,7 @@ struct comm *comm_find(uint64_t id)
 	struct comm *comm;
 
 	pthread_mutex_lock(&table.lock);
-	for (comm = table.head; comm && comm->id != id; comm = comm->next) {
+	for (comm = table.heads[id % BUCKETS]; comm && comm->id != id; comm = comm->next) {
 	}
 	if (comm) {
 		comm_hold(comm);
@@ -111,14 +115,18 @@ struct comm *comm_find(uint64_t id)
 /* Lock held. The next one of a walk that is at `comm`, with a reference. */
 static struct comm *next_of(const struct comm *comm)
 {
-	struct comm *next;
+	unsigned int bucket = comm ? (unsigned int)(comm->id % BUCKETS) : 0;
+	struct comm *next = table.heads[bucket];
 
 	if (comm && comm->is_listed) {
 		next = comm->next;
 	} else {
 		/* Taken out meanwhile, so its next may be gone: the first behind its place. */
-		for (next = table.head; comm && next && next->id >= comm->id; next = next->next) {
+		for (; comm && next && next->id >= comm->id; next = next->next) {
 		}
+	}
+	while (!next && ++bucket < BUCKETS) {
+		next = table.heads[bucket];
 	}
 	return next ? comm_hold(next) : NULL;
 }
@@ -145,7 +153,7 @@ void comm_hide(struct comm *comm)
 
 	pthread_mutex_lock(&table.lock);
 	if (comm->is_listed) {
-		for (at = &table.head; *at != comm; at = &(*at)->next) {
+		for (at = &table.heads[comm->id % BUCKETS]; *at != comm; at = &(*at)->next) {
 		}
 		*at = comm->next;
 		comm->is_listed = false;

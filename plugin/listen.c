@@ -32,8 +32,17 @@ struct listener {
 	struct close_wait *waiter;
 };
 
+enum {
+	BUCKETS = 256 /* NCCL listens for all its peers before it accepts the first */
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct listener *listeners; /* guarded by lock */
+static struct listener *listeners[BUCKETS]; /* guarded by lock; by token, which is random */
+
+static struct listener **bucket_of(const uint8_t token[16])
+{
+	return &listeners[token[0] % BUCKETS];
+}
 
 static bool is_device(int dev)
 {
@@ -71,8 +80,8 @@ int plugin_listen(int dev, void *opaque, void **listen_comm)
 	memset(opaque, 0, NCCL_NET_HANDLE_BYTES);
 	memcpy(opaque, &handle, sizeof(handle));
 	pthread_mutex_lock(&lock);
-	listener->next = listeners;
-	listeners = listener;
+	listener->next = *bucket_of(listener->token);
+	*bucket_of(listener->token) = listener;
 	pthread_mutex_unlock(&lock);
 	*listen_comm = listener;
 	return 0;
@@ -97,7 +106,7 @@ static struct listener *find_token(const uint8_t token[16])
 	struct listener *listener;
 
 	pthread_mutex_lock(&lock);
-	for (listener = listeners; listener; listener = listener->next) {
+	for (listener = *bucket_of(token); listener; listener = listener->next) {
 		if (memcmp(listener->token, token, sizeof(listener->token)) == 0) {
 			atomic_fetch_add_explicit(&listener->refs, 1, memory_order_relaxed);
 			break;
@@ -226,7 +235,7 @@ static struct comm *shut(struct listener *listener, struct close_wait *wait)
 	struct comm *left;
 
 	pthread_mutex_lock(&lock);
-	for (at = &listeners; *at && *at != listener; at = &(*at)->next) {
+	for (at = bucket_of(listener->token); *at && *at != listener; at = &(*at)->next) {
 	}
 	if (*at) {
 		*at = listener->next;
@@ -251,7 +260,11 @@ int plugin_close_listen(void *listen_comm)
 		drop_ready(left);
 		left = next;
 	}
-	comm_for_each(refuse_opening, listener);
+	/* No comm comes to hold it any more. Relaxed: one that let go of it has nothing to refuse.
+	 */
+	if (atomic_load_explicit(&listener->refs, memory_order_relaxed) > 1) {
+		comm_for_each(refuse_opening, listener);
+	}
 	listener_put(listener);
 	/* Comms still in the handshake hold the listener; our threads must outlive them. */
 	close_wait_end(wait, "a connection that was being accepted");
@@ -260,14 +273,16 @@ int plugin_close_listen(void *listen_comm)
 
 void listener_close_all(void)
 {
-	struct listener *listener;
+	for (unsigned int i = 0; i < BUCKETS;) {
+		struct listener *listener;
 
-	do {
 		pthread_mutex_lock(&lock);
-		listener = listeners;
+		listener = listeners[i];
 		pthread_mutex_unlock(&lock);
 		if (listener) {
 			plugin_close_listen(listener);
+		} else {
+			i++;
 		}
-	} while (listener);
+	}
 }
