@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * Links as their users see them: get, hold, put, send; and how a link ends.
@@ -111,18 +112,29 @@ struct oob_link *oob_link_create(struct oob_net *net, enum link_role role,
 	return link;
 }
 
+/** The list of the links to a peer. Process ids are random. */
+static struct oob_link **bucket_of(struct oob_net *net, const struct proc_id *peer)
+{
+	uint32_t bits;
+
+	memcpy(&bits, peer->bytes, sizeof(bits));
+	return &net->links[bits % OOB_LINK_BUCKETS];
+}
+
 /** Under the lock. */
 static int link_enter(struct oob_link *link)
 {
 	struct oob_net *net = link->net;
+	struct oob_link **bucket = bucket_of(net, &link->peer);
 
 	if (net->closing) {
 		return -ESHUTDOWN;
 	}
 	link->alive = true;
 	link->refs = 1;
-	link->next = net->links;
-	net->links = link;
+	link->next = *bucket;
+	*bucket = link;
+	net->link_count++;
 	net->refs++;
 	return 0;
 }
@@ -146,7 +158,7 @@ struct oob_link *oob_link_find(struct oob_net *net, enum link_role role, const s
 	struct oob_link *link;
 
 	pthread_mutex_lock(&net->lock);
-	for (link = net->links; link != NULL; link = link->next) {
+	for (link = *bucket_of(net, peer); link != NULL; link = link->next) {
 		if (link->role == role && link->id == id && oob_proc_equal(&link->peer, peer)) {
 			break;
 		}
@@ -158,7 +170,7 @@ struct oob_link *oob_link_find(struct oob_net *net, enum link_role role, const s
 /** Under the lock: a link to this peer that can take one more user. */
 static struct oob_link *link_usable(struct oob_net *net, const struct proc_id *peer)
 {
-	for (struct oob_link *link = net->links; link != NULL; link = link->next) {
+	for (struct oob_link *link = *bucket_of(net, peer); link != NULL; link = link->next) {
 		if (link->role == LINK_CONNECTING && !link->gone &&
 		    oob_proc_equal(&link->peer, peer)) {
 			return link;
@@ -313,9 +325,10 @@ void oob_link_finish(struct oob_link *link)
 	link->gone = true;
 	link->alive = false;
 	oob_queue_clear(&link->queue);
-	for (at = &net->links; *at != link; at = &(*at)->next) {
+	for (at = bucket_of(net, &link->peer); *at != link; at = &(*at)->next) {
 	}
 	*at = link->next;
+	net->link_count--;
 	if (--link->refs == 0) {
 		oob_loop_post_task(net->loop, &link->free_task);
 	}

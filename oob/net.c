@@ -169,7 +169,7 @@ void oob_net_check_closed(struct oob_net *net)
 	bool through;
 
 	pthread_mutex_lock(&net->lock);
-	through = net->closing && net->links == NULL && !net->dead;
+	through = net->closing && net->link_count == 0 && !net->dead;
 	if (through) {
 		net->dead = true;
 		/* behind every task that names a link of this net */
@@ -181,12 +181,13 @@ void oob_net_check_closed(struct oob_net *net)
 	}
 }
 
-static struct oob_link *first_link(struct oob_net *net)
+/** Some link of the list. Only this thread takes links out. */
+static struct oob_link *first_link(struct oob_net *net, unsigned int bucket)
 {
 	struct oob_link *link;
 
 	pthread_mutex_lock(&net->lock);
-	link = net->links;
+	link = net->links[bucket];
 	pthread_mutex_unlock(&net->lock);
 	return link;
 }
@@ -198,10 +199,12 @@ static void close_timer_cb(struct ev_loop *ev, ev_timer *watcher, int events)
 
 	(void)ev;
 	(void)events;
-	while ((link = first_link(net)) != NULL) {
-		LOG_INFO("link to %s: closed without waiting any longer for its answer",
-			 oob_link_name(link));
-		oob_link_finish(link);
+	for (unsigned int i = 0; i < OOB_LINK_BUCKETS; i++) {
+		while ((link = first_link(net, i)) != NULL) {
+			LOG_INFO("link to %s: closed without waiting any longer for its answer",
+				 oob_link_name(link));
+			oob_link_finish(link);
+		}
 	}
 }
 
@@ -218,10 +221,12 @@ static void close_run(void *arg)
 	net->close_timer.data = net;
 	ev_now_update(oob_loop_ev(net->loop));
 	ev_timer_start(oob_loop_ev(net->loop), &net->close_timer);
-	/* only this thread takes links out, and nobody puts new ones in while closing */
-	for (link = first_link(net); link != NULL; link = next) {
-		next = link->next;
-		oob_link_close_begin(link);
+	/* nobody puts new ones in while closing */
+	for (unsigned int i = 0; i < OOB_LINK_BUCKETS; i++) {
+		for (link = first_link(net, i); link != NULL; link = next) {
+			next = link->next;
+			oob_link_close_begin(link);
+		}
 	}
 	oob_net_check_closed(net);
 }

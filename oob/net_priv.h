@@ -59,7 +59,7 @@ struct oob_dial {
 
 struct oob_link {
 	struct oob_net *net;
-	struct oob_link *next;  /* (lock) in net->links */
+	struct oob_link *next;  /* (lock) in its list of net->links */
 	uint32_t refs;          /* (lock) users, plus one while alive */
 	bool gone;              /* (lock) no more frames are taken */
 	bool alive;             /* (lock) oob/ holds its reference */
@@ -96,6 +96,10 @@ struct oob_pending {
 	char from[OOB_SOCK_TEXT_BYTES];
 };
 
+enum {
+	OOB_LINK_BUCKETS = 1024 /* a job has thousands of processes */
+};
+
 struct oob_net {
 	struct oob_loop *loop;
 	struct oob_handlers handlers;
@@ -108,11 +112,12 @@ struct oob_net {
 
 	pthread_mutex_t lock;
 	pthread_cond_t closed_cond;
-	uint32_t refs;          /* (lock) one for the owner, one per link */
-	bool closing;           /* (lock) oob_net_close was called */
-	bool dead;              /* (lock) the loop thread is through with it */
-	bool closed;            /* (lock) and has run its last task */
-	struct oob_link *links; /* (lock) alive ones */
+	uint32_t refs;                            /* (lock) one for the owner, one per link */
+	bool closing;                             /* (lock) oob_net_close was called */
+	bool dead;                                /* (lock) the loop thread is through with it */
+	bool closed;                              /* (lock) and has run its last task */
+	struct oob_link *links[OOB_LINK_BUCKETS]; /* (lock) alive ones, by peer */
+	uint32_t link_count;                      /* (lock) of them */
 	struct oob_task close_task, closed_task;
 
 	struct oob_listener listener;
