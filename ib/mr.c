@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ib/mr.h"
 
+#include "ib/mr_set.h"
 #include "ib/verbs.h"
 
 #include <assert.h>
@@ -12,17 +13,17 @@
 #include <unistd.h>
 
 /*
- * The lock guards the list, the reference counts and `busy` only. Verbs calls, which block for long
+ * The lock guards the set, the reference counts and `busy` only. Verbs calls, which block for long
  * on a sick HCA, are made outside of it; two threads that miss at once register twice, which is
- * allowed. What is in the list is registered with the present device of each rail, or its renewal
+ * allowed. What is in the set is registered with the present device of each rail, or its renewal
  * is still to come or under way: it is put there only when no device was replaced meanwhile, looked
- * at under the lock, and a renewal walks the list after the device was replaced.
+ * at under the lock, and a renewal walks the set after the device was replaced.
  */
 struct ib_mr_cache {
 	struct ib_rails *rails;
 	uintptr_t page_bytes;
 	pthread_mutex_t lock;
-	struct ib_mr *head;
+	struct ib_mr_set set;
 };
 
 static_assert(RAILS_MAX <= 32, "rail_mask has 32 bits");
@@ -89,13 +90,11 @@ void ib_mr_cache_destroy(struct ib_mr_cache *cache)
 	if (cache == NULL) {
 		return;
 	}
-	while (cache->head != NULL) {
-		struct ib_mr *mr = cache->head;
-
-		cache->head = mr->next;
+	for (size_t i = 0; i < cache->set.count; i++) {
 		leak_count++;
-		deregister(cache, mr);
+		deregister(cache, cache->set.slots[i].mr);
 	}
+	ib_mr_set_clear(&cache->set);
 	if (leak_count > 0) {
 		LOG_INFO("%u memory registrations were never given back", leak_count);
 	}
@@ -188,11 +187,11 @@ static int register_all(const struct ib_rails *rails, const struct mr_range *ran
 	return atomic_load_explicit(&mr->rail_mask, memory_order_relaxed) != 0 ? 0 : first_rc;
 }
 
-static bool covers(const struct ib_mr *mr, const struct mr_range *range)
+static bool serves(const struct ib_mr *mr, const void *arg)
 {
-	return mr->addr <= range->addr && range->len_bytes <= mr->len_bytes &&
-	       range->addr - mr->addr <= mr->len_bytes - range->len_bytes &&
-	       mr->ordered == range->ordered && mr->is_dmabuf == (range->dmabuf != NULL);
+	const struct mr_range *range = arg;
+
+	return mr->ordered == range->ordered && mr->is_dmabuf == (range->dmabuf != NULL);
 }
 
 /* Takes a reference. */
@@ -201,8 +200,7 @@ static struct ib_mr *lookup(struct ib_mr_cache *cache, const struct mr_range *ra
 	struct ib_mr *mr;
 
 	pthread_mutex_lock(&cache->lock);
-	for (mr = cache->head; mr != NULL && !covers(mr, range); mr = mr->next) {
-	}
+	mr = ib_mr_set_find(&cache->set, range->addr, range->len_bytes, serves, range);
 	if (mr != NULL) {
 		mr->ref_count++;
 	}
@@ -210,8 +208,8 @@ static struct ib_mr *lookup(struct ib_mr_cache *cache, const struct mr_range *ra
 	return mr;
 }
 
-/* False when a device was replaced while it was registered. */
-static bool insert(struct ib_mr_cache *cache, struct ib_mr *mr)
+/* False when a device was replaced while it was registered; else 0 or -ENOMEM in *rc. */
+static bool insert(struct ib_mr_cache *cache, struct ib_mr *mr, int *rc)
 {
 	const struct ib_rails *rails = cache->rails;
 	bool is_present = true;
@@ -224,8 +222,7 @@ static bool insert(struct ib_mr_cache *cache, struct ib_mr *mr)
 			is_present && (rail->first != i || ib_rail_device_is(rail, mr->devices[i]));
 	}
 	if (is_present) {
-		mr->next = cache->head;
-		cache->head = mr;
+		*rc = ib_mr_set_add(&cache->set, mr);
 	}
 	pthread_mutex_unlock(&cache->lock);
 	return is_present;
@@ -265,7 +262,7 @@ static int get(struct ib_mr_cache *cache, const struct mr_range *range, struct i
 	}
 	do {
 		rc = register_all(cache->rails, range, mr);
-	} while (rc == 0 && !insert(cache, mr));
+	} while (rc == 0 && !insert(cache, mr, &rc));
 	if (rc != 0) {
 		deregister(cache, mr);
 		return rc;
@@ -327,7 +324,6 @@ int ib_mr_get_dmabuf(struct ib_mr_cache *cache, void *addr, size_t len_bytes, ui
 
 void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr)
 {
-	struct ib_mr **link;
 	bool last;
 
 	if (mr == NULL) {
@@ -337,9 +333,7 @@ void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr)
 	ASSERT(mr->ref_count > 0);
 	last = --mr->ref_count == 0;
 	if (last) {
-		for (link = &cache->head; *link != mr; link = &(*link)->next) {
-		}
-		*link = mr->next;
+		ib_mr_set_del(&cache->set, mr);
 		last = mr->busy == 0; /* else the renewal ends it */
 	}
 	pthread_mutex_unlock(&cache->lock);
@@ -352,12 +346,15 @@ void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr)
 static struct ib_mr *find_stale(const struct ib_mr_cache *cache, unsigned int first)
 {
 	const struct ib_rail *rail = &cache->rails->rails[first];
-	struct ib_mr *mr = cache->head;
 
-	while (mr != NULL && ib_rail_device_is(rail, mr->devices[first])) {
-		mr = mr->next;
+	for (size_t i = 0; i < cache->set.count; i++) {
+		struct ib_mr *mr = cache->set.slots[i].mr;
+
+		if (!ib_rail_device_is(rail, mr->devices[first])) {
+			return mr;
+		}
 	}
-	return mr;
+	return NULL;
 }
 
 void ib_mr_cache_renew(struct ib_mr_cache *cache, unsigned int first, struct ib_mr_renewed *out)

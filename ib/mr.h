@@ -27,7 +27,6 @@ struct ib_mr {
 	unsigned int ref_count;
 	uint32_t busy; /* bit of a device's first rail: being registered anew there */
 	bool ordered, is_dmabuf;
-	struct ib_mr *next;
 };
 
 /*
