@@ -82,8 +82,12 @@ static bool claim_strike(struct fab_root *root, struct fab_inst *inst, struct fa
 static void claims_end(struct fab_root *root, struct fab_inst *inst, struct fab_qp_slot *qp)
 {
 	uint64_t first = atomic_load_explicit(&qp->claim, memory_order_seq_cst);
-	uint64_t start_ns = fab_now_ns();
+	uint64_t start_ns;
 
+	if (first == 0) { /* of thousands of QPs, all but a few */
+		return;
+	}
+	start_ns = fab_now_ns();
 	for (;;) {
 		uint64_t held = atomic_load_explicit(&qp->claim, memory_order_seq_cst);
 
