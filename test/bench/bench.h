@@ -14,6 +14,7 @@ enum {
 	BENCH_METRICS_MAX = 96,
 	BENCH_COMMS_MAX = 512,
 	BENCH_GROWTH_COMMS = 500,
+	BENCH_PEER_STEPS_MAX = 8,
 	BENCH_WINDOW_MAX = NCCL_NET_REQUESTS_COUNT,
 	BENCH_NAME_MAX = 48,
 	BENCH_WAIT_S = 60, /* for anything; under valgrind too */
@@ -27,6 +28,7 @@ enum bench_mode {
 	BENCH_REPAIR,
 	BENCH_RING,
 	BENCH_IDLE,
+	BENCH_PEERS,
 	BENCH_ALL,
 };
 
@@ -40,6 +42,7 @@ struct bench_options {
 	const char *self;                     /* argv[0] */
 	unsigned int rounds, comm_count, api; /* api 0: the newest that a plugin has */
 	unsigned int most; /* --count: instructions per message of 8 bytes; 0: any */
+	unsigned int peer_steps[BENCH_PEER_STEPS_MAX], peer_step_count; /* --peers, rising */
 	bool quick;
 };
 
@@ -130,6 +133,8 @@ struct bench_usage {
 	double fds, threads, qps, mrs;
 };
 void bench_usage_read(struct bench_rank *rank, struct bench_usage *out);
+/** The same of a process that has no other to wait for. */
+void bench_usage_now(struct bench_usage *out);
 /** Voluntary context switches so far of all threads but the main one, the fabric's left out. */
 uint64_t bench_wakeups(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "include/clock.h"
 #include "test/bench/bench.h"
+#include "test/bench/peers.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 
 enum {
 	ROUND_MAX_S = 300,
+	ROUNDS = 3,
 	TABLES_MAX = 16,
 };
 
@@ -25,7 +27,7 @@ static const char usage_text[] =
 	"  -p, --plugin FILE[,NAME=VALUE...]   a plugin that exports ncclNetPlugin_v8 or newer, "
 	"and variables for it alone\n"
 	"  -f, --fabric-lib DIR   folder of the software fabric's libibverbs; else real devices\n"
-	"  -r, --rounds N         rounds (3)\n"
+	"  -r, --rounds N         rounds (3; of --peers 1)\n"
 	"  -c, --comms N          connections each way in the tests with several (8)\n"
 	"  -a, --api N            version to use (0: the newest that the plugin has)\n"
 	"  -e, --env NAME=VALUE   for the ranks, such as FABRIC_RAILS=1\n"
@@ -45,6 +47,9 @@ static const char usage_text[] =
 	"      --ring             both ranks send over --comms connections on all rails, rates "
 	"limited\n"
 	"      --idle             wakeups per second; more than 5 is an error\n"
+	"      --peers[=N,N..]    set-up, memory, wakeups and cost per message of one process with "
+	"so\n"
+	"                         many peer processes, a connection each way each (1,10,100,1000)\n"
 	"      --all              all of it; without plugins: those beside this program\n";
 
 static _Noreturn void rank_main(const struct bench_options *opt, struct bench_shared *shared,
@@ -75,6 +80,7 @@ static _Noreturn void rank_main(const struct bench_options *opt, struct bench_sh
 		bench_idle(&rank);
 		break;
 	case BENCH_SPEED:
+	case BENCH_PEERS: /* has its own processes */
 	case BENCH_ALL:
 		bench_speed(&rank);
 		break;
@@ -164,7 +170,8 @@ static int run_rounds(const struct bench_options *opt, struct bench_shared *shar
 			struct bench_options one = *opt;
 
 			one.plugins[0] = opt->plugins[p];
-			err = run_pair(&one, shared);
+			err = opt->mode == BENCH_PEERS ? peers_run(&one, shared)
+						       : run_pair(&one, shared);
 			if (!err) {
 				bench_table_add(table, p, shared);
 			}
@@ -245,6 +252,8 @@ static int run_mode(const struct bench_options *opt, struct bench_shared *shared
 		return run_rounds(opt, shared, "growth");
 	case BENCH_IDLE:
 		return run_rounds(opt, shared, "idle");
+	case BENCH_PEERS:
+		return run_rounds(opt, shared, "peers");
 	case BENCH_SPEED:
 	case BENCH_ALL:
 		break;
@@ -254,17 +263,18 @@ static int run_mode(const struct bench_options *opt, struct bench_shared *shared
 
 static int run_all_modes(const struct bench_options *opt, struct bench_shared *shared)
 {
-	static const enum bench_mode modes[] = {BENCH_SPEED, BENCH_GROWTH, BENCH_COUNT,
-						BENCH_RAILS, BENCH_IDLE,   BENCH_REPAIR};
+	static const enum bench_mode modes[] = {BENCH_SPEED, BENCH_GROWTH, BENCH_COUNT, BENCH_RAILS,
+						BENCH_IDLE,  BENCH_REPAIR, BENCH_PEERS};
 	int err = 0;
 
 	setenv("FABRIC_RAILS", "1", 0);
 	for (unsigned int i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		struct bench_options one = *opt;
 
-		if (modes[i] == BENCH_REPAIR || modes[i] == BENCH_IDLE) {
+		if (modes[i] == BENCH_REPAIR || modes[i] == BENCH_IDLE || modes[i] == BENCH_PEERS) {
 			one = last_only(opt, modes[i] == BENCH_IDLE ? 8 : BENCH_GROWTH_COMMS);
 		}
+		one.rounds = modes[i] == BENCH_PEERS ? 1 : opt->rounds;
 		one.mode = modes[i];
 		err = run_mode(&one, shared) ? -EIO : err;
 	}
@@ -282,6 +292,29 @@ static int number(const char *text, unsigned int least, unsigned int most, unsig
 	}
 	*out = (unsigned int)value;
 	return 0;
+}
+
+/* "1,10,100": rising. */
+static int peer_numbers(const char *text, struct bench_options *opt)
+{
+	unsigned int last = 0;
+
+	opt->peer_step_count = 0;
+	while (*text) {
+		char *end;
+		unsigned long value = strtoul(text, &end, 10);
+
+		if (end == text || (*end && *end != ',') || value <= last || value > PEERS_MAX ||
+		    opt->peer_step_count == BENCH_PEER_STEPS_MAX) {
+			fprintf(stderr, "net_bench: '%s': up to %d rising numbers up to %d\n", text,
+				BENCH_PEER_STEPS_MAX, PEERS_MAX);
+			return -EINVAL;
+		}
+		last = (unsigned int)value;
+		opt->peer_steps[opt->peer_step_count++] = last;
+		text = *end ? end + 1 : end;
+	}
+	return opt->peer_step_count ? 0 : -EINVAL;
 }
 
 static int take_option(struct bench_options *opt, int key, char *arg)
@@ -335,6 +368,9 @@ static int take_option(struct bench_options *opt, int key, char *arg)
 	case 'I':
 		opt->mode = BENCH_IDLE;
 		return 0;
+	case 'E':
+		opt->mode = BENCH_PEERS;
+		return arg ? peer_numbers(arg, opt) : 0;
 	case 'A':
 		opt->mode = BENCH_ALL;
 		return 0;
@@ -385,6 +421,7 @@ static int parse(int argc, char **argv, struct bench_options *opt)
 					      {"repair", no_argument, NULL, 'R'},
 					      {"ring", no_argument, NULL, 'O'},
 					      {"idle", no_argument, NULL, 'I'},
+					      {"peers", optional_argument, NULL, 'E'},
 					      {"all", no_argument, NULL, 'A'},
 					      {NULL, 0, NULL, 0}};
 	int key;
@@ -396,6 +433,9 @@ static int parse(int argc, char **argv, struct bench_options *opt)
 	}
 	if (opt->mode == BENCH_ALL) {
 		defaults_beside(opt);
+	}
+	if (opt->rounds == 0) {
+		opt->rounds = opt->mode == BENCH_PEERS ? 1 : ROUNDS;
 	}
 	return opt->plugin_count && optind == argc ? 0 : -EINVAL;
 }
@@ -418,7 +458,10 @@ static int restart_with_fabric(const struct bench_options *opt, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct bench_options opt = {.rounds = 3, .comm_count = 8, .self = argv[0]};
+	struct bench_options opt = {.comm_count = 8,
+				    .self = argv[0],
+				    .peer_steps = {1, 10, 100, 1000},
+				    .peer_step_count = 4};
 	struct bench_shared *shared;
 	int err;
 

@@ -85,15 +85,27 @@ static void count_verbs(struct bench_usage *out)
 	}
 }
 
+static void read_rest(struct bench_usage *out)
+{
+	out->fds = entries("/proc/self/fd");
+	out->threads = entries("/proc/self/task");
+	count_verbs(out);
+}
+
 void bench_usage_read(struct bench_rank *rank, struct bench_usage *out)
 {
 	memset(out, 0, sizeof(*out));
 	bench_sync(rank); /* PSS depends on what the other has mapped */
 	read_memory(out);
 	bench_sync(rank);
-	out->fds = entries("/proc/self/fd");
-	out->threads = entries("/proc/self/task");
-	count_verbs(out);
+	read_rest(out);
+}
+
+void bench_usage_now(struct bench_usage *out)
+{
+	memset(out, 0, sizeof(*out));
+	read_memory(out);
+	read_rest(out);
 }
 
 static uint64_t thread_wakeups(const char *task)

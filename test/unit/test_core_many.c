@@ -6,6 +6,7 @@
  */
 
 #include "core_rig.h"
+#include "oob/net_priv.h"
 #include "plugin/comm.h"
 
 /* A sanitizer keeps books of its own about every byte. */
@@ -22,9 +23,18 @@
 
 enum {
 	PAIRS = 250,
-	/* An end: its struct, rings, and the emulated HCA's queues, which are most of it. */
-	COMM_KIB_MAX = SANITIZED ? 4000 : 400
+	RAILS = 2, /* of the rig; each comm has a path on each */
+	/* ARCHITECTURE.md, "What a connection costs" */
+	COMM_STRUCT_KIB = 60,
+	COMM_RINGS_KIB = 40 + 8 * RAILS,
+	LINK_KIB = 18,
+	/* The emulated HCA's queues of a path, in this process's heap and in the fabric's files. */
+	FABRIC_PATH_KIB = 80,
+	COMM_KIB_MAX = SANITIZED ? 4000 : COMM_STRUCT_KIB + COMM_RINGS_KIB + RAILS * FABRIC_PATH_KIB
 };
+
+_Static_assert(sizeof(struct comm) <= COMM_STRUCT_KIB * 1024, "the formula");
+_Static_assert(sizeof(struct oob_link) + sizeof(struct oob_conn) <= LINK_KIB * 1024, "the formula");
 
 static struct rig_pair pairs[PAIRS];
 
@@ -37,6 +47,18 @@ static unsigned long resident_kib(void)
 	assert_int_equal(fscanf(file, "%lu %lu", &total, &resident), 2);
 	(void)fclose(file);
 	return resident * (unsigned long)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* What the HCAs hold for an end: a QP with its CQ for each path, one registration. */
+static void check_objects(const struct comm *comm)
+{
+	assert_int_equal(comm->rail_count, RAILS);
+	assert_int_equal(comm->path_count, RAILS);
+	for (unsigned int p = 0; p < comm->path_count; p++) {
+		assert_non_null(comm->paths[p].qp.qp);
+	}
+	assert_int_equal(comm->rings.mr->len_bytes, COMM_RINGS_KIB * 1024);
+	assert_int_equal(comm->rings.mr->ref_count, 1);
 }
 
 /* One message each way of thinking: every connection carries its own. */
@@ -82,6 +104,10 @@ static void test_many(void **state)
 		exchange(&pairs[i], from, to, (uint8_t)i);
 	}
 	kib = (resident_kib() - kib) / (2 * (PAIRS - 1));
+	for (unsigned int i = 0; i < PAIRS; i++) {
+		check_objects(pairs[i].send);
+		check_objects(pairs[i].recv);
+	}
 	assert_int_equal(rig_fds(), fds);
 	assert_int_equal(rig_threads(), threads);
 	start_ns = clock_mono_ns();
