@@ -137,6 +137,10 @@ struct comm {
 		struct repair_rx rx;
 	};
 
+	/* receiver, plugin/ack_timer.c: owner: whoever puts it on the list, or took it off */
+	struct comm *ack_next;
+	unsigned int ack_refused_count; /* lock; since the last tick */
+
 	struct request requests[REQUESTS_MAX]; /* lock */
 	unsigned int request_hint;             /* lock */
 

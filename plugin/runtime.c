@@ -2,6 +2,7 @@
 #include "plugin/runtime.h"
 
 #include "include/log.h"
+#include "plugin/ack_timer.h"
 #include "plugin/events.h"
 
 #include <errno.h>
@@ -115,6 +116,7 @@ static void stop_watches(void *arg)
 	struct runtime *rt = arg;
 
 	oob_timer_set(rt->loop, &rt->tick, 0);
+	ack_timer_stop(rt);
 	for (unsigned int i = 0; i < rt->rails->count; i++) {
 		runtime_unwatch(rt, &rt->watches[i]);
 	}

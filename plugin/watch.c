@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "include/clock.h"
 #include "include/log.h"
+#include "plugin/ack_timer.h"
 #include "plugin/comm.h"
 #include "plugin/connect.h"
 #include "plugin/listen.h"
@@ -269,7 +270,8 @@ void watch_device_event(void *arg)
 
 struct tick {
 	uint32_t step_ms;
-	bool repairing; /* some comm */
+	bool repairing;                 /* some comm */
+	unsigned int ack_refused_count; /* all comms */
 };
 
 /* The connector gives up by itself; an acceptor whose connector fell silent does so here. */
@@ -294,6 +296,8 @@ static void tick_comm(struct comm *comm, void *arg)
 	if (comm->state == COMM_READY) {
 		comm_progress(comm, now_ns);
 		repair_end_tick(&comm->end, now_ns);
+		tick->ack_refused_count += comm->ack_refused_count;
+		comm->ack_refused_count = 0;
 		tick->repairing = tick->repairing || (repair_end_is_repairing(&comm->end) &&
 						      !comm->end.failed && !comm->end.peer_closed);
 	}
@@ -305,7 +309,7 @@ static void tick_comm(struct comm *comm, void *arg)
 }
 
 /*
- * Slow: acknowledgements and clear-to-send entries leave also when NCCL does not poll. Fast while a
+ * Slow: what found no path or no room leaves also when NCCL does not poll. Fast while a
  * path is being fenced: completions have to be reaped, whoever is awake.
  */
 void watch_tick(void *arg)
@@ -314,6 +318,7 @@ void watch_tick(void *arg)
 	struct tick tick = {.step_ms = rt->tick_ms};
 
 	comm_for_each(tick_comm, &tick);
+	ack_timer_tick(rt, tick.ack_refused_count);
 	rt->tick_ms = tick.repairing ? TICK_FAST_MS : TICK_SLOW_MS;
 	oob_timer_set(rt->loop, &rt->tick, rt->tick_ms);
 }

@@ -3,6 +3,7 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
+#include "plugin/ack_timer.h"
 #include "plugin/comm.h"
 #include "plugin/rejoin_ops.h"
 #include "plugin/runtime.h"
@@ -24,6 +25,11 @@ enum {
 	LARGE_BYTES = 16384,  /* less is gone before anybody could take it into account */
 	ALONE_BYTES =
 		4 << 20, /* a fraction of a ms again after a failure, 0.4 s to the stall clock */
+	/* Larger messages are few, and a sender of them waits for its buffers. */
+	ACK_WAIT_BYTES = 65536,
+	/* What a wait in vain costs is 64 messages' time at first, in the end that of none. */
+	ACK_EAGER_MIN = 64,
+	ACK_EAGER_MAX = 65536,
 };
 
 /*
@@ -47,6 +53,9 @@ void comm_repair_limits(const struct comm *comm, struct repair_limits *out)
 		.alone_bytes = cfg->piece_bytes > ALONE_BYTES ? cfg->piece_bytes : ALONE_BYTES,
 		.uncut_whole = !is_routed(comm, cfg->ib_adaptive_routing),
 		.large_bytes = LARGE_BYTES,
+		.ack_wait_bytes = ACK_WAIT_BYTES,
+		.ack_eager_min = ACK_EAGER_MIN,
+		.ack_eager_max = ACK_EAGER_MAX,
 		.reap_ms = REAP_MS,
 		.fence_ms = FENCE_MS,
 		.no_path_ms = (uint32_t)cfg->no_path_ms,
@@ -187,6 +196,11 @@ static int op_post_ack(void *ctx, unsigned int p, uint64_t next_seq, uint64_t wr
 	/* Not inline: an earlier write may pick up the larger value, which is true as well. */
 	__atomic_store_n(&ack->next_seq, next_seq, __ATOMIC_RELEASE);
 	return post(path, &write);
+}
+
+static bool op_ack_later(void *ctx)
+{
+	return ack_timer_add(ctx);
 }
 
 static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)
@@ -339,6 +353,7 @@ const struct repair_ops comm_repair_ops = {
 	.post_piece = op_post_piece,
 	.post_cts = op_post_cts,
 	.post_ack = op_post_ack,
+	.ack_later = op_ack_later,
 	.post_marker = op_post_marker,
 	.post_recvs = op_post_recvs,
 	.post_probe = op_post_probe,

@@ -41,6 +41,14 @@ static void post_recvs(struct repair_rx *rx, unsigned int p)
 	}
 }
 
+/* With each piece: an acknowledgement of what was before may leave in between. */
+static void note_size(struct repair_rx *rx, uint64_t size_bytes)
+{
+	if (size_bytes > rx->end.limits.ack_wait_bytes) {
+		rx->pace.is_due = true;
+	}
+}
+
 static void enter_whole(struct repair_rx *rx, unsigned int p, struct wire_imm imm,
 			uint32_t len_bytes)
 {
@@ -53,6 +61,7 @@ static void enter_whole(struct repair_rx *rx, unsigned int p, struct wire_imm im
 	if (book_enter_whole(&rx->book, imm.seq_low, len_bytes, &why)) {
 		repair_end_fail(&rx->end, CAUSE_PROTOCOL, p, why);
 	}
+	note_size(rx, len_bytes);
 }
 
 static void enter_record(struct repair_rx *rx, unsigned int p, struct wire_imm imm)
@@ -75,6 +84,7 @@ static void enter_record(struct repair_rx *rx, unsigned int p, struct wire_imm i
 	if (book_enter_record(&rx->book, imm, &rec, &why)) {
 		repair_end_fail(&rx->end, CAUSE_PROTOCOL, p, why);
 	}
+	note_size(rx, rec.total_bytes);
 }
 
 /*
@@ -152,9 +162,10 @@ static bool is_signal_due(const struct repair_path *path)
 }
 
 /* On its way, or lost with its path. */
-static void note_told(struct repair_rx *rx, uint64_t next_seq)
+static void note_told(struct repair_rx *rx, uint64_t next_seq, enum ack_carrier carrier)
 {
 	if (next_seq > rx->acked_seq) {
+		ack_told(&rx->pace, next_seq - rx->acked_seq, carrier);
 		rx->acked_seq = next_seq;
 	}
 }
@@ -178,7 +189,7 @@ static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 	}
 	slot->cts_wanted = false;
 	slot->cts_path = (int8_t)p;
-	note_told(rx, wire_cts_acks(&rx->cts[item.slot].l0));
+	note_told(rx, wire_cts_acks(&rx->cts[item.slot].l0), ACK_BY_ENTRY);
 	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
 	return true;
 }
@@ -194,7 +205,7 @@ static void post_ack_on(struct repair_rx *rx, unsigned int p, bool signalled)
 	if (rc == -EAGAIN) {
 		return;
 	}
-	note_told(rx, next_seq);
+	note_told(rx, next_seq, ACK_BY_WORD);
 	repair_end_posted(&rx->end, p, item, rc);
 }
 
@@ -205,6 +216,17 @@ static void post_ack(struct repair_rx *rx)
 	if (p >= 0) {
 		post_ack_on(rx, (unsigned int)p, is_signal_due(&rx->end.paths[p]));
 	}
+}
+
+static bool may_wait(struct repair_rx *rx)
+{
+	if (!ack_may_wait(&rx->pace, rx->book.next_seq - rx->acked_seq)) {
+		return false;
+	}
+	if (!rx->pace.is_listed) {
+		rx->pace.is_listed = rx->end.ops->ack_later(rx->end.ctx);
+	}
+	return rx->pace.is_listed;
 }
 
 static bool rx_waits(const struct repair_end *end)
@@ -250,7 +272,7 @@ static void rx_pump(struct repair_end *end)
 		}
 	}
 	post_wanted_cts(rx);
-	if (rx->book.next_seq > rx->acked_seq) {
+	if (rx->book.next_seq > rx->acked_seq && !may_wait(rx)) {
 		post_ack(rx);
 	}
 }
@@ -267,6 +289,23 @@ static void rx_tell_keys(const struct repair_end *end, unsigned int p, struct fr
 			out->key_mask |= 1u << i;
 		}
 	}
+}
+
+bool repair_rx_ack_round(struct repair_rx *rx, uint64_t now_ns)
+{
+	struct ack_pace *pace = &rx->pace;
+
+	repair_end_at(&rx->end, now_ns);
+	if (rx->end.failed || rx->book.next_seq == rx->acked_seq) {
+		pace->is_listed = false;
+	} else if (pace->round_seq != rx->acked_seq) {
+		pace->round_seq = rx->acked_seq; /* it may be here since a moment ago */
+	} else {
+		pace->is_listed = false;
+		post_ack(rx); /* should it find no path, the pump does not wait any more either */
+		ack_was_in_vain(pace, &rx->end.limits);
+	}
+	return pace->is_listed;
 }
 
 static bool rx_starved(const struct repair_end *end)
@@ -293,6 +332,7 @@ void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ct
 	memset(rx, 0, sizeof(*rx));
 	repair_end_init(&rx->end, &rx_role, ops, ctx, limits);
 	book_init(&rx->book);
+	ack_init(&rx->pace, limits);
 	rx->cts = cts;
 	rx->records = records;
 	rx->released_seq = 1;

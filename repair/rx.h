@@ -3,6 +3,7 @@
 #define BRAID_REPAIR_RX_H
 
 #include "include/log.h"
+#include "repair/ack.h"
 #include "repair/book.h"
 #include "repair/end.h"
 
@@ -38,6 +39,7 @@ struct repair_rx {
 	uint64_t released_seq;             /* every message below was reported done */
 	uint64_t acked_seq;                /* last value posted as acknowledgement */
 	uint64_t cts_seq;                  /* no entry below is wanted */
+	struct ack_pace pace;
 	struct repair_rx_slot slots[WINDOW_MSGS];
 };
 
@@ -56,6 +58,12 @@ void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ct
 /** Post a receive. 0; -EAGAIN: window full, try again; -EIO: the comm has failed. */
 int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_t now_ns,
 		   uint64_t *seq);
+
+/**
+ * A round of the caller's timer, after ops->ack_later() took this end: posts what waits since the
+ * last one. False: nothing waits any more, no further rounds until ops->ack_later().
+ */
+bool repair_rx_ack_round(struct repair_rx *rx, uint64_t now_ns);
 
 /** True when the book has all of message seq; *size_bytes is what came, *path_mask who brought it.
  */

@@ -32,7 +32,7 @@ struct host {
 	struct repair_end *end;
 	uint32_t fence_wanted, cut_wanted, rebuild_wanted, join_wanted; /* bit per path */
 	uint32_t epochs[PATHS];
-	unsigned int send_count;
+	unsigned int send_count, later_count;
 	uint64_t now_ns;
 };
 
@@ -74,6 +74,14 @@ static int op_post_ack(void *ctx, unsigned int path, uint64_t next_seq, uint64_t
 	(void)wr_id;
 	(void)signalled;
 	return path < PATHS ? 0 : (abort(), 0);
+}
+
+/* Rounds now and then. */
+static bool op_ack_later(void *ctx)
+{
+	struct host *host = ctx;
+
+	return ++host->later_count % 2 == 0;
 }
 
 static int op_post_one(void *ctx, unsigned int path, uint64_t wr_id)
@@ -148,6 +156,7 @@ static const struct repair_ops ops = {
 	.post_piece = op_post_piece,
 	.post_cts = op_post_cts,
 	.post_ack = op_post_ack,
+	.ack_later = op_ack_later,
 	.post_marker = op_post_one,
 	.post_probe = op_post_one,
 	.post_recvs = op_post_recvs,
@@ -274,6 +283,9 @@ static void common(struct host *host, struct reader *reader, uint8_t choice)
 static const struct repair_limits limits = {.small_bytes = 1024,
 					    .piece_min_bytes = 4096,
 					    .window_bytes = 1 << 20,
+					    .ack_wait_bytes = 4096,
+					    .ack_eager_min = 1,
+					    .ack_eager_max = 2,
 					    .reap_ms = 200,
 					    .no_path_ms = 5000,
 					    .stall_ms = 500,
@@ -292,14 +304,18 @@ static void begin(struct host *host, struct repair_end *end)
 	}
 }
 
-/* The peer writes an entry: often well formed, with hostile addresses and sizes. */
-static void write_cts(struct repair_tx *tx, struct reader *reader, bool formed)
+/* The peer writes an entry: often well formed, with hostile addresses and sizes, and often with an
+ * acknowledgement that may be. */
+static void write_cts(struct repair_tx *tx, struct reader *reader, uint8_t choice)
 {
 	struct wire_cts *entry = &cts[wire_slot(tx->next_seq)];
 
 	take(reader, entry, sizeof(*entry));
-	if (formed) {
+	if (choice & 1) {
 		entry->l0.seq = tx->next_seq;
+		if (choice & 6) {
+			entry->l0.behind = choice >> 3;
+		}
 		entry->l0.check = wire_line_check(&entry->l0);
 	}
 }
@@ -321,7 +337,7 @@ static void run_tx(struct reader *reader)
 			send.size_bytes = (uint64_t)raw[1] << (raw[0] % 16);
 			(void)repair_tx_send(&tx, &send, host.now_ns, &seq);
 		} else if (raw[0] % 8 == 1) {
-			write_cts(&tx, reader, raw[1] & 1);
+			write_cts(&tx, reader, raw[1]);
 		} else if (raw[0] % 8 == 2) {
 			acks[raw[1] % PATHS_MAX].next_seq = raw[1] / 8;
 			repair_tx_poll_acks(&tx);
@@ -358,6 +374,8 @@ static void run_rx(struct reader *reader)
 			if (repair_rx_done(&rx, rx.released_seq, &size, &mask)) {
 				repair_rx_release(&rx, rx.released_seq);
 			}
+		} else if (raw[0] % 8 == 3 && rx.pace.is_listed) {
+			(void)repair_rx_ack_round(&rx, host.now_ns);
 		} else {
 			common(&host, reader, raw[1]);
 		}

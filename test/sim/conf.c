@@ -37,6 +37,10 @@ static void draw_traffic(struct sim_conf *c, struct rng *rng)
 	c->limits.window_bytes = rng_spread(rng, 256, 64 * 1024);
 	c->limits.reap_ms = rng_range(rng, 5, 50);
 	c->limits.no_path_ms = rng_range(rng, 400, 900);
+	c->limits.ack_wait_bytes = rng_spread(rng, 64, 8 * 1024);
+	c->limits.ack_eager_min = rng_range(rng, 1, 4);
+	c->limits.ack_eager_max = rng_range(rng, 4, 8);
+	c->no_rounds_permille = rng_chance(rng, 300) ? 1000 : rng_chance(rng, 300) ? 200 : 0;
 	c->msg_count = rng_range(rng, 4, 40);
 	c->depth = rng_range(rng, 1, 8);
 	if (rng_chance(rng, 80)) {

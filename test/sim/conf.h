@@ -96,8 +96,9 @@ struct sim_conf {
 	uint32_t tx_window_wrs, sq_depth_wrs;
 	uint64_t link_delay_ns;
 	uint32_t link_slow_permille, link_dup_permille;
-	uint64_t fence_delay_ns;    /* at most, twice */
-	uint32_t no_flush_permille; /* QPs that do not flush everything */
+	uint64_t fence_delay_ns;     /* at most, twice */
+	uint32_t no_flush_permille;  /* QPs that do not flush everything */
+	uint32_t no_rounds_permille; /* no timer for acknowledgements that wait */
 	uint64_t poll_delay_ns;
 	uint32_t wcs_per_poll;
 	uint32_t key_hole_permille; /* buffers that are not registered on a path that may die */

@@ -20,10 +20,11 @@ enum ev_type {
 	EV_FENCE_ERR,  /* the worker moves the QP to ERR */
 	EV_FENCE_DONE, /* arg: enum fence_outcome */
 	EV_CUT_DONE,
-	EV_BUILT,  /* arg: epoch; the worker made a new QP */
-	EV_JOINED, /* arg: epoch, peer's QP number; the worker connects it */
-	EV_HINT,   /* the software hears that the port is up */
-	EV_NOTICE, /* arg: enum cause: the software is told that the path failed */
+	EV_BUILT,     /* arg: epoch; the worker made a new QP */
+	EV_JOINED,    /* arg: epoch, peer's QP number; the worker connects it */
+	EV_HINT,      /* the software hears that the port is up */
+	EV_NOTICE,    /* arg: enum cause: the software is told that the path failed */
+	EV_ACK_ROUND, /* of the timer for acknowledgements that wait */
 	EV_CLOSE,
 	EV_KILL,
 	EV_GONE, /* the link knows that the peer's process is dead */

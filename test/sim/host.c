@@ -62,6 +62,20 @@ static void take_completion(struct host *host, const struct repair_wc *wc)
 	repair_end_completed(host->end, wc, host->sim->now_ns);
 }
 
+/* Words and entries; which of them said it. */
+static void poll_acks(struct sim *sim)
+{
+	uint64_t word = sim->tx.acked_seq;
+
+	for (unsigned int p = 0; p < sim->conf.path_count; p++) {
+		word = sim->acks[p].next_seq > word ? sim->acks[p].next_seq : word;
+	}
+	repair_tx_poll_acks(&sim->tx);
+	if (sim->tx.acked_seq > word) {
+		SIM_MARK(sim, ENTRY_ACKS);
+	}
+}
+
 static void poll(struct host *host)
 {
 	struct sim *sim = host->sim;
@@ -80,7 +94,7 @@ static void poll(struct host *host)
 		}
 	}
 	if (host->side == SIDE_TX) {
-		repair_tx_poll_acks(&sim->tx);
+		poll_acks(sim);
 	}
 	repair_end_pump(host->end, sim->now_ns);
 	if (sim->now_ns >= host->nap_ns && !host->end->failed) {
@@ -329,6 +343,22 @@ static void tick(struct host *host)
 			     .side = (uint8_t)host->side});
 }
 
+static void ack_round(struct host *host)
+{
+	struct sim *sim = host->sim;
+	uint64_t before = sim->rx.acked_seq;
+
+	host->has_rounds = repair_rx_ack_round(&sim->rx, sim->now_ns);
+	if (host->has_rounds) {
+		sim_push(sim, (struct ev){.at_ns = sim->now_ns + ROUND_NS,
+					  .type = EV_ACK_ROUND,
+					  .side = (uint8_t)host->side});
+	}
+	if (sim->rx.acked_seq > before) {
+		SIM_MARK(sim, ACK_LATE);
+	}
+}
+
 void host_event(struct sim *sim, const struct ev *ev)
 {
 	struct host *host = &sim->hosts[ev->side];
@@ -377,6 +407,9 @@ void host_event(struct sim *sim, const struct ev *ev)
 		      cause_name((enum cause)ev->arg));
 		repair_end_fault(host->end, ev->path, (enum cause)ev->arg, sim->now_ns);
 		host_wake(sim, ev->side, sim->now_ns);
+		break;
+	case EV_ACK_ROUND:
+		ack_round(host);
 		break;
 	case EV_CLOSE:
 		close_end(host);

@@ -102,6 +102,9 @@ static int op_post_cts(void *ctx, unsigned int path, unsigned int slot, uint64_t
 	memcpy(wr.data, &sim->cts_source[slot], wr.len_bytes);
 	if (sim->user.cts_posted[slot] == seq) {
 		SIM_MARK(sim, CTS_AGAIN);
+		if (wire_cts_acks(&sim->cts_source[slot].l0) > sim->tx.acked_seq) {
+			SIM_MARK(sim, ACK_AND_CTS_LOST);
+		}
 	}
 	sim->user.cts_posted[slot] = seq;
 	return post_inline(host, path, &wr);
@@ -124,6 +127,26 @@ static int op_post_ack(void *ctx, unsigned int path, uint64_t next_seq, uint64_t
 	}
 	memcpy(wr.data, &next_seq, sizeof(next_seq));
 	return post_inline(host, path, &wr);
+}
+
+/* The timer may not run. A round may be due at any time, also right now. */
+static bool op_ack_later(void *ctx)
+{
+	struct host *host = ctx;
+	struct sim *sim = host->sim;
+
+	if (host->has_rounds) {
+		sim_fail(sim, "asked for rounds again");
+	}
+	if (rng_chance(&sim->rng, sim->conf.no_rounds_permille)) {
+		return false;
+	}
+	host->has_rounds = true;
+	SIM_MARK(sim, ACK_WAITS);
+	sim_push(sim, (struct ev){.at_ns = sim->now_ns + rng_next(&sim->rng) % ROUND_NS,
+				  .type = EV_ACK_ROUND,
+				  .side = (uint8_t)host->side});
+	return true;
 }
 
 static int op_post_marker(void *ctx, unsigned int path, uint64_t wr_id)
@@ -445,6 +468,7 @@ const struct repair_ops sim_ops = {
 	.post_piece = op_post_piece,
 	.post_cts = op_post_cts,
 	.post_ack = op_post_ack,
+	.ack_later = op_ack_later,
 	.post_marker = op_post_marker,
 	.post_recvs = op_post_recvs,
 	.post_probe = op_post_probe,

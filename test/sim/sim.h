@@ -45,6 +45,7 @@ struct host {
 	uint32_t refused_mask; /* types of frames that the full link did not take */
 	uint32_t back_mask;    /* paths that came back once */
 	bool closed, killed, user_done, told_closed;
+	bool has_rounds; /* one of the timer for acknowledgements is due */
 	enum cause failed;
 	const char *failed_detail;
 };
@@ -79,6 +80,7 @@ struct sim {
 	uint64_t link_ns;      /* no frame arrives until then */
 	uint64_t placed_bytes;
 	uint64_t next_fault_bytes;
+	uint64_t told_seq, told_ns; /* what the receiver has acknowledged, and since when */
 	uint32_t hook_counts[FAULT_WHEN_COUNT];
 	uint64_t marks[2];  /* bit set */
 	bool failed, quiet; /* quiet: the run is over, only packets still move */
@@ -111,6 +113,10 @@ void sim_push(struct sim *sim, struct ev ev);
 void sim_disturb(struct sim *sim, uint64_t until_ns);
 
 #define SIM_MARK(sim, name) ((sim)->marks[MARK_##name / 64] |= 1ull << MARK_##name % 64)
+
+enum {
+	ROUND_NS = 1000000 /* of the timer for acknowledgements that wait */
+};
 
 /* host.c */
 void host_init(struct sim *sim, unsigned int side);

@@ -41,6 +41,8 @@ struct fake {
 	int send_rc, ask_rc;
 	uint32_t no_key_mask; /* paths on which nothing is registered */
 	uint32_t key_base;    /* added to the cookie: key */
+	bool acks_wait; /* ack_later's answer */
+	unsigned int later_count;
 };
 
 static struct fake fake;
@@ -83,6 +85,13 @@ static int fake_post_ack(void *ctx, unsigned int path, uint64_t next_seq, uint64
 	(void)ctx;
 	return fake_note(fake.acks, &fake.ack_count,
 			 (struct fake_post){path, wr_id, next_seq, signalled});
+}
+
+static bool fake_ack_later(void *ctx)
+{
+	(void)ctx;
+	fake.later_count++;
+	return fake.acks_wait;
 }
 
 static int fake_post_marker(void *ctx, unsigned int path, uint64_t wr_id)
@@ -156,6 +165,7 @@ static const struct repair_ops fake_ops = {
 	.post_piece = fake_post_piece,
 	.post_cts = fake_post_cts,
 	.post_ack = fake_post_ack,
+	.ack_later = fake_ack_later,
 	.post_marker = fake_post_marker,
 	.post_recvs = fake_post_recvs,
 	.fence = fake_fence,
@@ -170,6 +180,9 @@ static const struct repair_limits fake_limits = {.small_bytes = 1024,
 						 .piece_min_bytes = 1024,
 						 .window_bytes = 1 << 20,
 						 .alone_bytes = 16 * 1024,
+						 .ack_wait_bytes = 2048,
+						 .ack_eager_min = 4,
+						 .ack_eager_max = 16,
 						 .reap_ms = 100,
 						 .no_path_ms = 1000,
 						 .stall_ms = 200};
