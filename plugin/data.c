@@ -144,35 +144,50 @@ static bool is_owed(const struct comm *comm, const struct request *req)
 	return false;
 }
 
-static inline bool take_done(struct comm *comm, const struct request *req, uint64_t *size_bytes)
+/*
+ * What is complete is complete, whatever became of the comm since. Acknowledgements are looked at
+ * before any queue: they lie in memory, and say all that a message waits for which was copied when
+ * it was posted.
+ */
+static inline bool look_at_send(struct comm *comm, const struct request *req, uint64_t *size_bytes)
 {
-	return req->type == REQUEST_SEND ? take_send(comm, req, size_bytes)
-					 : take_recv(comm, req, size_bytes);
+	if (!comm->end.failed) {
+		repair_tx_poll_acks(&comm->tx);
+	}
+	if (take_send(comm, req, size_bytes)) {
+		return true;
+	}
+	comm_progress(comm, comm->end.now_ns);
+	return take_send(comm, req, size_bytes);
 }
 
-/*
- * What is complete is complete, whatever became of the comm since. One poll finds what many
- * requests wait for and acknowledges it, so look before polling: the others cost nothing more.
+/* One poll finds what many requests wait for, so look before polling: the others cost nothing more.
  */
+static inline bool look_at_recv(struct comm *comm, const struct request *req, uint64_t *size_bytes)
+{
+	if (take_recv(comm, req, size_bytes)) {
+		return true;
+	}
+	return comm_progress_recv(comm, req->seq, comm->end.now_ns) &&
+	       take_recv(comm, req, size_bytes);
+}
+
 static inline bool look(struct comm *comm, struct request *req, uint64_t *size_bytes)
 {
 	if (comm->state != COMM_READY) {
 		return false;
 	}
-	if (req->type == REQUEST_FLUSH) {
-		comm_progress(comm, comm->end.now_ns);
-		*size_bytes = 0;
-		return flush_poll(comm, req, clock_mono_ns());
+	switch (req->type) {
+	case REQUEST_SEND:
+		return look_at_send(comm, req, size_bytes);
+	case REQUEST_RECV:
+		return look_at_recv(comm, req, size_bytes);
+	case REQUEST_FLUSH:
+		break;
 	}
-	if (take_done(comm, req, size_bytes)) {
-		return true;
-	}
-	if (req->type == REQUEST_RECV) {
-		comm_progress_recv(comm, req->seq, comm->end.now_ns);
-	} else {
-		comm_progress(comm, comm->end.now_ns);
-	}
-	return take_done(comm, req, size_bytes);
+	comm_progress(comm, comm->end.now_ns);
+	*size_bytes = 0;
+	return flush_poll(comm, req, clock_mono_ns());
 }
 
 int plugin_test(void *request, int *done, int *sizes)

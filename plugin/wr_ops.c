@@ -103,20 +103,27 @@ static int post_whole(struct comm_path *path, const struct repair_piece *piece,
 				 .rkey = piece->rkey,
 				 .len_bytes = piece->len_bytes,
 				 .imm = piece->imm,
-				 .flags = IB_WRITE_SIGNALED | IB_WRITE_WITH_IMM};
+				 .flags = IB_WRITE_WITH_IMM};
+	bool is_copied = piece->len_bytes == 0;
+	int rc;
 
 	if (piece->len_bytes > 0) {
 		write.lkey = ib_mr_lkey(memory->mr, path->rail);
 		/* Inline data is read by the CPU, so not from GPU memory. */
-		if (memory->type == NCCL_PTR_HOST) {
-			write.flags |= inline_flag(path, piece->len_bytes);
+		if (memory->type == NCCL_PTR_HOST && inline_flag(path, piece->len_bytes)) {
+			write.flags |= IB_WRITE_INLINE;
+			is_copied = true;
 		}
 	} else {
 		/* Nothing is placed: any valid address of the peer will do. */
 		write.remote_addr = path->comm->peer_record_addr;
 		write.rkey = path->record_rkey;
 	}
-	return post(path, &write);
+	if (!is_copied || piece->needs_signal) {
+		write.flags |= IB_WRITE_SIGNALED;
+	}
+	rc = post(path, &write);
+	return rc == 0 && is_copied ? REPAIR_COPIED : rc;
 }
 
 static int op_post_piece(void *ctx, const struct repair_piece *piece)

@@ -27,7 +27,7 @@ struct repair_end;
 /** Work for the sender's rails: piece of a message, with its record unless whole. */
 struct repair_piece {
 	unsigned int path;
-	uint64_t wr_id;      /* of the last WR of the chain, signalled */
+	uint64_t wr_id;      /* of the last WR of the chain, signalled unless REPAIR_COPIED */
 	uint64_t part_wr_id; /* of the data write before the record */
 	void *cookie;        /* of the send: names the local memory registration */
 	uint64_t local_addr, remote_addr;
@@ -35,8 +35,14 @@ struct repair_piece {
 	uint32_t rkey;
 	uint32_t imm;
 	bool whole;                /* one write with immediate; no record */
+	bool needs_signal;         /* also when it is REPAIR_COPIED */
 	unsigned int record_idx;   /* place in the receiver's record ring */
 	struct wire_record record; /* valid unless whole; seq and piece always. No pad */
+};
+
+/* The post itself has taken the bytes (inline), so no WR reads the buffer; signalled on demand. */
+enum {
+	REPAIR_COPIED = 1
 };
 
 enum repair_report_kind {
@@ -64,7 +70,8 @@ struct repair_report {
 };
 
 struct repair_ops {
-	/* Posting: 0; -EAGAIN: queue full, nothing was posted; other -errno: the path is broken. */
+	/* Posting: 0; -EAGAIN: queue full, nothing was posted; other -errno: the path is broken.
+	 * Of a whole piece also REPAIR_COPIED. */
 	int (*post_piece)(void *ctx, const struct repair_piece *piece);
 	int (*post_cts)(void *ctx, unsigned int path, unsigned int slot, uint64_t wr_id,
 			bool signalled);
@@ -200,7 +207,8 @@ void repair_end_completed(struct repair_end *end, const struct repair_wc *wc, ui
 
 /** This end saw path p fail (event, failed verbs call). Class PATH fences, class SOFT fails the
  * comm. */
-void repair_end_fault(struct repair_end *end, unsigned int path, enum cause cause, uint64_t now_ns);
+void repair_end_fault(struct repair_end *end, unsigned int path, enum cause cause, uint64_t now_ns)
+	__attribute__((cold));
 
 /** Time passes: bounds of reaping, of silence, of holding without a path. What the CQs hold has
  * been entered before: a process that was stopped must not take its own sleep for a path's. */
@@ -214,7 +222,7 @@ void repair_end_pump(struct repair_end *end, uint64_t now_ns);
 
 /** Fail the comm for good; the first cause wins. */
 void repair_end_fail(struct repair_end *end, enum cause cause, unsigned int path,
-		     const char *detail);
+		     const char *detail) __attribute__((cold));
 
 /** Frames of the peer. Any values: the sizes and ranges are checked here. */
 void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame, uint64_t now_ns);
@@ -235,6 +243,18 @@ void repair_end_init(struct repair_end *end, const struct repair_role *role,
 		     const struct repair_ops *ops, void *ctx, const struct repair_limits *limits);
 
 /* Inline: for each piece, clear-to-send entry and acknowledgement. */
+
+enum {
+	SIGNAL_EVERY = 16, /* items that need no completion between two that have one */
+};
+
+static_assert(SIGNAL_EVERY < WRQ_ITEMS / 2,
+	      "a signalled write must come back before the queue is full");
+
+static inline bool repair_end_signal_due(const struct repair_path *path)
+{
+	return wrq_next(&path->sq) % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+}
 
 static inline uint64_t repair_end_wr_id(const struct repair_end *end, unsigned int p,
 					enum wr_kind kind)

@@ -8,8 +8,6 @@
 
 enum {
 	RECV_BATCH = 32, /* receives posted again at once */
-	SIGNAL_EVERY =
-		16, /* unsignalled clear-to-send and acknowledgement writes between two signals */
 };
 
 static struct repair_rx *to_rx(struct repair_end *end)
@@ -18,8 +16,6 @@ static struct repair_rx *to_rx(struct repair_end *end)
 }
 
 static_assert(offsetof(struct repair_rx, end) == 0, "to_rx()");
-static_assert(SIGNAL_EVERY < WRQ_ITEMS / 2,
-	      "a signalled write must come back before the queue is full");
 
 /* Tell the sender's responder nothing it can't take: one receive per piece that may be
  * unacknowledged. */
@@ -156,11 +152,6 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 	}
 }
 
-static bool is_signal_due(const struct repair_path *path)
-{
-	return wrq_next(&path->sq) % SIGNAL_EVERY == SIGNAL_EVERY - 1;
-}
-
 /* On its way, or lost with its path. */
 static void note_told(struct repair_rx *rx, uint64_t next_seq, enum ack_carrier carrier)
 {
@@ -180,7 +171,7 @@ static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 	if (p < 0) {
 		return false;
 	}
-	item.signalled = is_signal_due(&rx->end.paths[p]);
+	item.signalled = repair_end_signal_due(&rx->end.paths[p]);
 	rc = rx->end.ops->post_cts(rx->end.ctx, (unsigned int)p, item.slot,
 				   repair_end_wr_id(&rx->end, (unsigned int)p, WR_KIND_ITEM),
 				   item.signalled);
@@ -214,7 +205,7 @@ static void post_ack(struct repair_rx *rx)
 	int p = plan_pick_tiny(rx->end.paths, rx->end.path_count);
 
 	if (p >= 0) {
-		post_ack_on(rx, (unsigned int)p, is_signal_due(&rx->end.paths[p]));
+		post_ack_on(rx, (unsigned int)p, repair_end_signal_due(&rx->end.paths[p]));
 	}
 }
 
@@ -271,7 +262,9 @@ static void rx_pump(struct repair_end *end)
 			post_recvs(rx, p);
 		}
 	}
-	post_wanted_cts(rx);
+	if (rx->cts_seq < rx->book.posted_seq) {
+		post_wanted_cts(rx);
+	}
 	if (rx->book.next_seq > rx->acked_seq && !may_wait(rx)) {
 		post_ack(rx);
 	}

@@ -66,6 +66,7 @@ static void fill_piece(const struct repair_tx *tx, const struct repair_tx_msg *m
 	out->remote_addr = msg->remote_addr + offset;
 	out->rkey = msg->rkeys[out->path];
 	out->whole = msg->whole;
+	out->needs_signal = repair_end_signal_due(path);
 	out->record.seq = msg->seq;
 	out->record.piece = (uint16_t)piece;
 	out->imm = wire_imm_pack(
@@ -86,6 +87,7 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	int p = plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count, msg->key_mask,
 			  len, tx->end.limits.window_bytes);
 	struct repair_piece out; /* fill_piece() sets what is read */
+	int rc;
 	struct wrq_item item = {.kind = WRQ_PIECE,
 				.slot = (uint8_t)wire_slot(msg->seq),
 				.piece = (uint8_t)piece,
@@ -103,8 +105,16 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	msg->pending &= ~(1u << piece);
 	msg->sent[p] |= 1u << piece;
 	msg->wrs_out++;
-	if (repair_end_posted(&tx->end, out.path, item,
-			      tx->end.ops->post_piece(tx->end.ctx, &out))) {
+	rc = tx->end.ops->post_piece(tx->end.ctx, &out);
+	if (rc == REPAIR_COPIED) {
+		/* Its bytes are few, and count as outstanding far longer than they are. */
+		item.kind = WRQ_COPY;
+		item.signalled = out.needs_signal;
+		item.len_bytes = 0;
+		msg->wrs_out--;
+		rc = 0;
+	}
+	if (repair_end_posted(&tx->end, out.path, item, rc)) {
 		msg->pending |= 1u << piece;
 		msg->sent[p] &= ~(1u << piece);
 		msg->wrs_out--;
@@ -184,6 +194,13 @@ static void note_acked(struct repair_tx *tx, uint64_t next_seq)
 	} else if (next_seq > tx->acked_seq) {
 		tx->acked_seq = next_seq;
 	}
+}
+
+/* Most times nothing has come, and one look at one word tells. */
+static inline bool is_line_new(const struct repair_tx *tx)
+{
+	return __atomic_load_n(&tx->cts[wire_slot(tx->seen_seq)].l0.seq, __ATOMIC_RELAXED) ==
+	       tx->seen_seq;
 }
 
 /* In order, as they are used. One that is missing is on a path that will be fenced: then FENCED
@@ -403,10 +420,12 @@ static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 {
 	struct repair_tx_msg *msg = &tx->msgs[wire_slot(tx->next_seq)];
 	uint64_t size_bytes = send->size_bytes;
+	/* Once: the peer could change it between two looks. */
+	uint64_t room_bytes = __atomic_load_n(&cts->l0.size_bytes, __ATOMIC_RELAXED);
 	uint32_t mask;
 
-	if (size_bytes > cts->l0.size_bytes) {
-		size_bytes = cts->l0.size_bytes;
+	if (size_bytes > room_bytes) {
+		size_bytes = room_bytes;
 	}
 	msg->seq = tx->next_seq;
 	msg->open = true;
@@ -427,7 +446,7 @@ int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_
 		   uint64_t *seq)
 {
 	repair_end_at(&tx->end, now_ns);
-	if (tx->seen_seq == tx->next_seq) {
+	if (tx->seen_seq == tx->next_seq && is_line_new(tx)) {
 		look_at_entries(tx);
 	}
 	if (tx->end.failed) {
@@ -456,7 +475,9 @@ void repair_tx_poll_acks(struct repair_tx *tx)
 			note_acked(tx, next_seq);
 		}
 	}
-	look_at_entries(tx);
+	if (is_line_new(tx)) {
+		look_at_entries(tx);
+	}
 }
 
 bool repair_tx_done(const struct repair_tx *tx, uint64_t seq, uint64_t *size_bytes)
@@ -481,6 +502,17 @@ void repair_tx_release(struct repair_tx *tx, uint64_t seq)
 	}
 }
 
+/* Does a message wait for work requests to come back? */
+static bool is_work_out(const struct repair_tx *tx)
+{
+	uint64_t seq = tx->released_seq;
+
+	while (seq < tx->next_seq && tx->msgs[wire_slot(seq)].wrs_out == 0) {
+		seq++;
+	}
+	return seq < tx->next_seq;
+}
+
 void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq, uint64_t now_ns)
 {
 	struct repair_end *end = &tx->end;
@@ -491,6 +523,9 @@ void repair_tx_on_close(struct repair_tx *tx, uint64_t next_seq, uint64_t now_ns
 	if (tx->acked_seq < tx->next_seq) {
 		repair_end_fail(end, CAUSE_PEER_CLOSED, PATHS_MAX,
 				"the receiver closed before it had every message");
+	}
+	if (!is_work_out(tx)) {
+		return;
 	}
 	/* The receiver's QPs are gone, so nothing that is out may ever be acknowledged. */
 	for (unsigned int p = 0; p < end->path_count; p++) {

@@ -16,6 +16,7 @@ enum {
 
 enum wrq_kind {
 	WRQ_PIECE,  /* data (and its record) of (slot, piece) */
+	WRQ_COPY,   /* data that was copied when it was posted: nobody waits for it */
 	WRQ_CTS,    /* clear-to-send entry of a slot */
 	WRQ_ACK,    /* acknowledgement word */
 	WRQ_MARKER, /* zero bytes: a probe, or the last of a QP in ERR, flushed behind everything */

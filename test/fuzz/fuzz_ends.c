@@ -283,6 +283,7 @@ static void common(struct host *host, struct reader *reader, uint8_t choice)
 static const struct repair_limits limits = {.small_bytes = 1024,
 					    .piece_min_bytes = 4096,
 					    .window_bytes = 1 << 20,
+					    .alone_bytes = 16384,
 					    .ack_wait_bytes = 4096,
 					    .ack_eager_min = 1,
 					    .ack_eager_max = 2,

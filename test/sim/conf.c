@@ -2,6 +2,7 @@
 #include "test/sim/conf.h"
 
 #include "repair/rejoin.h"
+#include "test/sim/net.h"
 
 #include <string.h>
 
@@ -37,10 +38,6 @@ static void draw_traffic(struct sim_conf *c, struct rng *rng)
 	c->limits.window_bytes = rng_spread(rng, 256, 64 * 1024);
 	c->limits.reap_ms = rng_range(rng, 5, 50);
 	c->limits.no_path_ms = rng_range(rng, 400, 900);
-	c->limits.ack_wait_bytes = rng_spread(rng, 64, 8 * 1024);
-	c->limits.ack_eager_min = rng_range(rng, 1, 4);
-	c->limits.ack_eager_max = rng_range(rng, 4, 8);
-	c->no_rounds_permille = rng_chance(rng, 300) ? 1000 : rng_chance(rng, 300) ? 200 : 0;
 	c->msg_count = rng_range(rng, 4, 40);
 	c->depth = rng_range(rng, 1, 8);
 	if (rng_chance(rng, 80)) {
@@ -106,6 +103,18 @@ static void draw_machines(struct sim_conf *c, struct rng *rng)
 		c->limits.rejoin_min_ms = 2;
 		c->limits.rejoin_max_ms = 10;
 	}
+}
+
+/* Whether acknowledgements wait, and small writes are copied. */
+static void draw_small(struct sim_conf *c)
+{
+	struct rng rng = {rng_mix(c->seed + 0x632be59bd9b4e019ull)};
+
+	c->limits.ack_wait_bytes = rng_spread(&rng, 64, 8 * 1024);
+	c->limits.ack_eager_min = rng_range(&rng, 1, 4);
+	c->limits.ack_eager_max = rng_range(&rng, 4, 8);
+	c->no_rounds_permille = rng_chance(&rng, 300) ? 1000 : rng_chance(&rng, 300) ? 200 : 0;
+	c->copy_bytes = rng_chance(&rng, 300) ? 0 : rng_range(&rng, 1, NET_INLINE_BYTES);
 }
 
 static void draw_when(struct fault *f, struct rng *rng, unsigned int idx)
@@ -263,6 +272,7 @@ void conf_draw(struct sim_conf *c, uint64_t seed)
 	draw_paths(c, &rng);
 	draw_traffic(c, &rng);
 	draw_machines(c, &rng);
+	draw_small(c);
 	draw_faults(c, &rng);
 	allow_for_garbled(c);
 	if (rng_chance(&rng, 30)) {
@@ -292,6 +302,7 @@ void conf_draw_sibling(struct sim_conf *c, const struct sim_conf *first)
 	*c = *first;
 	c->seed = rng_next(&rng);
 	draw_traffic(c, &rng);
+	draw_small(c);
 	c->limits.salt = (uint32_t)c->seed;
 	c->has_sibling = false;
 	c->fault_count = 0;

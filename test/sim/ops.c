@@ -39,7 +39,14 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 			      .signalled = piece->whole,
 			      .note = {piece->whole ? NET_WHOLE : NET_DATA,
 				       (uint8_t)piece->record.piece, piece->record.seq}};
+	bool is_copied = piece->whole && piece->len_bytes <= sim->conf.copy_bytes;
 	enum post_luck luck;
+
+	if (is_copied) {
+		memcpy(data.data, data.src, data.len_bytes);
+		data.src = NULL;
+		data.signalled = piece->needs_signal;
+	}
 
 	if (!net_has_room(sim, host->side, piece->path, piece->whole ? 1 : 2)) {
 		SIM_MARK(sim, POST_EAGAIN);
@@ -68,7 +75,7 @@ static int op_post_piece(void *ctx, const struct repair_piece *piece)
 		memcpy(record.data, &piece->record, WIRE_RECORD_BYTES);
 		net_post(sim, host->side, piece->path, &record);
 	}
-	return 0;
+	return is_copied ? REPAIR_COPIED : 0;
 }
 
 static int post_inline(struct host *host, unsigned int path, const struct net_wr *wr)

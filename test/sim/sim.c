@@ -16,9 +16,6 @@ enum {
 /* Bound on progress after the last disturbance: every timer of a run is far below it. */
 static const uint64_t PROGRESS_NS = 10ull * 1000 * 1000 * 1000;
 
-/* Two rounds, and a tick in which it is seen. */
-static const uint64_t ACK_BOUND_NS = 2 * ROUND_NS + 11ull * 1000 * 1000;
-
 static sigjmp_buf aborted;
 static struct sim *running;
 
@@ -86,8 +83,7 @@ static void set_up(struct sim *sim, uint64_t seed)
 	sim->placed_bytes = 0;
 	sim->next_fault_bytes = 0;
 	memset(sim->hook_counts, 0, sizeof(sim->hook_counts));
-	sim->told_seq = 0;
-	sim->told_ns = 0;
+	sim->owed_seq = 0;
 	sim->failed = false;
 	sim->quiet = false;
 	sim->failure[0] = '\0';
@@ -198,30 +194,40 @@ static bool is_over(struct sim *sim)
 	return finished == SIDE_COUNT && is_whole(sim);
 }
 
+/* Is there something to acknowledge, and a path for it? */
+static bool owes_ack(const struct sim *sim)
+{
+	const struct repair_rx *rx = &sim->rx;
+	int p = plan_pick_tiny(rx->end.paths, sim->conf.path_count);
+
+	return p >= 0 && net_has_room(sim, SIDE_RX, (unsigned int)p, 1) &&
+	       rx->book.next_seq > rx->acked_seq && !rx->end.failed && !sim->hosts[SIDE_RX].closed;
+}
+
 /*
- * What is complete is acknowledged within two rounds while there is a path for it: a sender's user
- * may wait for it, and nothing else may ever come.
+ * What is complete is acknowledged within two rounds: a sender's user may wait for it, and nothing
+ * else may ever come. Looked at before a step of the receiver, so that no tick hides it.
  */
 static void check_acks(struct sim *sim)
 {
-	const struct repair_rx *rx = &sim->rx;
-	const struct host *host = &sim->hosts[SIDE_RX];
-	unsigned int p = 0;
-
-	/* As control_path(): the first one that is UP. */
-	while (p < sim->conf.path_count &&
-	       (rx->end.paths[p].state != PATH_UP || !wrq_has_room(&rx->end.paths[p].sq))) {
-		p++;
-	}
-	if (p == sim->conf.path_count || !net_has_room(sim, SIDE_RX, p, 1) ||
-	    rx->book.next_seq == rx->acked_seq || rx->acked_seq != sim->told_seq ||
-	    rx->end.failed || host->closed || sim->now_ns < host->stopped_ns) {
-		sim->told_seq = rx->acked_seq;
-		sim->told_ns = sim->now_ns;
-	} else if (sim->now_ns - sim->told_ns > ACK_BOUND_NS) {
+	if (sim->owed_seq && sim->hosts[SIDE_RX].stopped_ns <= sim->looked_ns &&
+	    sim->now_ns - sim->owed_ns > 2 * ROUND_NS + sim->conf.poll_delay_ns) {
 		sim_fail(sim, "complete up to seq %llu, acknowledged up to %llu for too long",
-			 (unsigned long long)rx->book.next_seq, (unsigned long long)rx->acked_seq);
+			 (unsigned long long)sim->rx.book.next_seq,
+			 (unsigned long long)sim->owed_seq);
 	}
+}
+
+/* After a step of the receiver; while it is stopped it owes nothing. */
+static void note_acks(struct sim *sim)
+{
+	uint64_t owed_seq = owes_ack(sim) ? sim->rx.acked_seq : 0;
+
+	if (sim->owed_seq != owed_seq || sim->hosts[SIDE_RX].stopped_ns > sim->looked_ns) {
+		sim->owed_seq = owed_seq;
+		sim->owed_ns = sim->now_ns;
+	}
+	sim->looked_ns = sim->now_ns;
 }
 
 static void check_ends(struct sim *sim, unsigned int side)
@@ -306,9 +312,14 @@ static void dispatch(struct sim *sim, struct ev *ev)
 			}
 			break;
 		}
+		if (ev->side == SIDE_RX) {
+			check_acks(sim);
+		}
 		host_event(sim, ev);
 		check_ends(sim, ev->side);
-		check_acks(sim);
+		if (ev->side == SIDE_RX) {
+			note_acks(sim);
+		}
 		sim->quiet = is_over(sim);
 		break;
 	case EV_TYPE_COUNT:

@@ -80,7 +80,8 @@ struct sim {
 	uint64_t link_ns;      /* no frame arrives until then */
 	uint64_t placed_bytes;
 	uint64_t next_fault_bytes;
-	uint64_t told_seq, told_ns; /* what the receiver has acknowledged, and since when */
+	/* since when the receiver owes an acknowledgement beyond this seq (0: it does not) */
+	uint64_t owed_seq, owed_ns, looked_ns;
 	uint32_t hook_counts[FAULT_WHEN_COUNT];
 	uint64_t marks[2];  /* bit set */
 	bool failed, quiet; /* quiet: the run is over, only packets still move */

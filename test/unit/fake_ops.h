@@ -41,7 +41,8 @@ struct fake {
 	int send_rc, ask_rc;
 	uint32_t no_key_mask; /* paths on which nothing is registered */
 	uint32_t key_base;    /* added to the cookie: key */
-	bool acks_wait; /* ack_later's answer */
+	bool acks_wait;       /* ack_later's answer */
+	uint32_t copy_bytes;  /* a whole piece up to this is copied */
 	unsigned int later_count;
 };
 
@@ -58,6 +59,9 @@ static int fake_post_piece(void *ctx, const struct repair_piece *piece)
 	assert_true(fake.piece_count < FAKE_LOG_MAX);
 	if (fake_rc(piece->path) != -EAGAIN) {
 		fake.pieces[fake.piece_count++] = *piece;
+	}
+	if (fake_rc(piece->path) == 0 && piece->whole && piece->len_bytes <= fake.copy_bytes) {
+		return REPAIR_COPIED;
 	}
 	return fake_rc(piece->path);
 }

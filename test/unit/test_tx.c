@@ -245,6 +245,95 @@ static void test_empty(void **state)
 	assert_true(fake.pieces[0].whole);
 }
 
+/* What was copied when it was posted is done when the receiver has it, and not before. */
+static void test_copied(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.copy_bytes = 64;
+	clear_to_send(1, 100, 7);
+	clear_to_send(2, 100, 7);
+	assert_int_equal(send_bytes(64, &seq), 0);
+	assert_int_equal(send_bytes(65, &seq), 0);
+	assert_int_equal(tx.end.paths[0].inflight_bytes, 65);
+	assert_false(is_done(1));
+	acks[0].next_seq = 3;
+	repair_tx_poll_acks(&tx);
+	assert_true(is_done(1));
+	assert_false(is_done(2)); /* the HCA may read it yet */
+	fake_complete(&tx.end, fake.pieces[1].wr_id, CAUSE_NONE, 2);
+	assert_true(is_done(2));
+	assert_int_equal(wrq_out(&tx.end.paths[0].sq), 0);
+}
+
+/* Now and then one is signalled, so that the queue does not fill up. */
+static void test_copied_signals(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.copy_bytes = 64;
+	for (uint64_t i = 1; i <= 1000; i++) {
+		fill_entry(i, 100, 7, i);
+		assert_int_equal(send_bytes(8, &seq), 0);
+		assert_int_equal(fake.pieces[i - 1].path, 0);
+		assert_in_range(wrq_out(&tx.end.paths[0].sq), 0, 16);
+		assert_int_equal(tx.end.paths[0].sq.signalled_out, fake.pieces[i - 1].needs_signal);
+		if (fake.pieces[i - 1].needs_signal) {
+			fake_complete(&tx.end, fake.pieces[i - 1].wr_id, CAUSE_NONE, 2);
+		}
+		acks[0].next_seq = i + 1;
+		repair_tx_poll_acks(&tx);
+		assert_true(is_done(i));
+		repair_tx_release(&tx, i);
+	}
+}
+
+/* One that the receiver lacks goes again, from its buffer, though no completion is awaited. */
+static void test_copied_again(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.copy_bytes = 64;
+	clear_to_send(1, 100, 7);
+	assert_int_equal(send_bytes(8, &seq), 0);
+	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
+	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
+	assert_int_equal(fake.marker_count, 1); /* it is out, for all that is known */
+	fake_complete(&tx.end, fake.markers[0].wr_id, CAUSE_FLUSH, 3);
+	fake_peer_fenced(&tx.end, 0, 1, 1);
+	assert_int_equal(fake.piece_count, 2);
+	assert_int_equal(fake.pieces[1].path, 1);
+	assert_true(fake.pieces[1].local_addr == (uint64_t)payload);
+	assert_false(is_done(1));
+}
+
+/* A receiver that has everything may close: nothing that was copied is waited for. */
+static void test_copied_close(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.copy_bytes = 64;
+	clear_to_send(1, 100, 7);
+	clear_to_send(2, 100, 7);
+	assert_int_equal(send_bytes(8, &seq), 0);
+	repair_tx_on_close(&tx, 2, 3);
+	assert_true(is_done(1));
+	assert_int_equal(fake.fence_count, 0);
+	setup(NULL);
+	fake.copy_bytes = 64;
+	clear_to_send(1, 100, 7);
+	clear_to_send(2, 100, 7);
+	assert_int_equal(send_bytes(8, &seq), 0);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	repair_tx_on_close(&tx, 3, 3);
+	assert_true(is_done(1));
+	assert_int_equal(fake.fence_count, 1);
+}
+
 /* The entry of a later message acknowledges as well: all of it, once it is there, in order. */
 static void test_entry_acknowledges(void **state)
 {
@@ -613,6 +702,10 @@ int main(void)
 		cmocka_unit_test_setup(test_clamped, setup),
 		cmocka_unit_test_setup(test_empty, setup),
 		cmocka_unit_test_setup(test_done_needs_both, setup),
+		cmocka_unit_test_setup(test_copied, setup),
+		cmocka_unit_test_setup(test_copied_signals, setup),
+		cmocka_unit_test_setup(test_copied_again, setup),
+		cmocka_unit_test_setup(test_copied_close, setup),
 		cmocka_unit_test_setup(test_entry_acknowledges, setup),
 		cmocka_unit_test_setup(test_entry_acknowledges_to_send, setup),
 		cmocka_unit_test_setup(test_entry_lies, setup),
