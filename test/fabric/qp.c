@@ -219,7 +219,11 @@ static void unplug(struct fab_qp *qp)
 	atomic_store_explicit(&slot->state, IBV_QPS_RESET, memory_order_seq_cst);
 	fab_claim_drain(ctx->lib->root, ctx->inst, slot);
 	fab_engine_hold(ctx);
+	/* Nor is a look for broken QPs (scan_qps) under way, which may have found this one before
+	 * it left ERR, and would put it back on the list. */
+	pthread_mutex_lock(&ctx->lock);
 	fab_engine_forget(ctx, qp);
+	pthread_mutex_unlock(&ctx->lock);
 	fab_engine_release(ctx);
 	atomic_store_explicit(&slot->qpn, 0, memory_order_seq_cst);
 	atomic_fetch_add_explicit(&slot->gen, 1, memory_order_seq_cst);

@@ -252,12 +252,53 @@ static void test_registration(void **state)
 	assert_int_equal(rig_run(&c), 0);
 }
 
+/* A QP that a peer breaks is destroyed at that very moment: the engine, which looks for broken ones
+ * to flush, keeps none that is gone. */
+#define BREAKS 200
+
+static void breaks_send(struct rig *rig)
+{
+	rig_open(rig, 0);
+	for (uint32_t i = 0; i < BREAKS; i++) {
+		rig_connect(rig, 0, &rig_defaults);
+		CHECK(post_bad_rkey(rig) == 0);
+		CHECK(rig_poll(rig).status == IBV_WC_REM_ACCESS_ERR);
+		CHECK(ibv_destroy_qp(rig->qps[0]) == 0);
+		rig->qps[0] = NULL;
+		rig_barrier(rig);
+	}
+	rig_close(rig);
+}
+
+static void breaks_recv(struct rig *rig)
+{
+	rig_open(rig, 0);
+	for (uint32_t i = 0; i < BREAKS; i++) {
+		rig_connect(rig, 0, &rig_defaults);
+		/* Told by the engine, which looks for broken QPs next. */
+		CHECK(rig_event(rig) == IBV_EVENT_QP_ACCESS_ERR);
+		CHECK(ibv_destroy_qp(rig->qps[0]) == 0);
+		rig->qps[0] = NULL;
+		rig_barrier(rig);
+	}
+	rig_close(rig);
+}
+
+static void test_destroy_broken(void **state)
+{
+	static const struct rig_case c = {.host0 = breaks_send, .host1 = breaks_recv};
+
+	(void)state;
+	assert_int_equal(rig_run(&c), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_dereg),
 		cmocka_unit_test(test_registration),
+		cmocka_unit_test(test_destroy_broken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
