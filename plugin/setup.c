@@ -99,11 +99,25 @@ static uint32_t device_id(const struct ib_rail *rail)
 	return id;
 }
 
-/* A rail that is up, and on which the rings could not be registered, can't be part of this comm,
- * nor can one without a thread: a fence could not be queued. */
+/*
+ * A rail on which the rings could not be registered is as good as down: its device may fail at this
+ * very moment, and they are when it is opened again; until then nobody is told to rejoin there
+ * (plugin/rejoin_ops.c). One without a thread can't be part of this comm: a fence could not be
+ * queued.
+ */
+static bool is_usable(struct comm *comm, unsigned int i)
+{
+	const struct ib_rail *rail = rail_of(comm, i);
+
+	look_again(comm, i);
+	if (!ib_mr_is_on(comm->rings.mr, rail)) {
+		comm->rail_descs[i].is_down = 1;
+	}
+	return worker_start(runtime_instance()->rail_workers[rail->idx]) == 0;
+}
+
 static int get_rings(struct comm *comm)
 {
-	struct worker **workers = runtime_instance()->rail_workers;
 	unsigned int kept = 0;
 	int rc = comm_rings_create(comm);
 
@@ -111,10 +125,7 @@ static int get_rings(struct comm *comm)
 		return rc;
 	}
 	for (unsigned int i = 0; i < comm->rail_count; i++) {
-		look_again(comm, i);
-		if ((comm->rail_descs[i].is_down ||
-		     ib_mr_is_on(comm->rings.mr, rail_of(comm, i))) &&
-		    worker_start(workers[comm->rail_idx[i]]) == 0) {
+		if (is_usable(comm, i)) {
 			comm->rail_descs[kept] = comm->rail_descs[i];
 			comm->rail_idx[kept] = comm->rail_idx[i];
 			comm->rail_device_ids[kept] = device_id(rail_of(comm, kept));
