@@ -342,16 +342,16 @@ void ib_mr_put(struct ib_mr_cache *cache, struct ib_mr *mr)
 	}
 }
 
-/* Lock held. */
-static struct ib_mr *find_stale(const struct ib_mr_cache *cache, unsigned int first)
+/* One that is not with the device yet, from place *at on and round to it. Lock held. */
+static struct ib_mr *find_stale(const struct ib_mr_cache *cache, unsigned int first,
+				const struct ib_device *device, size_t *at)
 {
-	const struct ib_rail *rail = &cache->rails->rails[first];
-
 	for (size_t i = 0; i < cache->set.count; i++) {
-		struct ib_mr *mr = cache->set.slots[i].mr;
+		size_t place = (*at + i) % cache->set.count;
 
-		if (!ib_rail_device_is(rail, mr->devices[first])) {
-			return mr;
+		if (cache->set.slots[place].mr->devices[first] != device) {
+			*at = place; /* others come and go before the next look */
+			return cache->set.slots[place].mr;
 		}
 	}
 	return NULL;
@@ -359,11 +359,13 @@ static struct ib_mr *find_stale(const struct ib_mr_cache *cache, unsigned int fi
 
 void ib_mr_cache_renew(struct ib_mr_cache *cache, unsigned int first, struct ib_mr_renewed *out)
 {
+	struct ib_device *device = ib_rail_device_get(&cache->rails->rails[first]);
 	struct ib_mr *mr;
+	size_t at = 0;
 
 	*out = (struct ib_mr_renewed){.count = 0};
 	pthread_mutex_lock(&cache->lock);
-	while ((mr = find_stale(cache, first)) != NULL) {
+	while ((mr = find_stale(cache, first, device, &at)) != NULL) {
 		const struct mr_range range = {.addr = mr->addr,
 					       .len_bytes = mr->len_bytes,
 					       .ordered = mr->ordered,
@@ -387,4 +389,5 @@ void ib_mr_cache_renew(struct ib_mr_cache *cache, unsigned int first, struct ib_
 		}
 	}
 	pthread_mutex_unlock(&cache->lock);
+	ib_device_put(device);
 }
