@@ -25,7 +25,8 @@ enum {
 	/* What a run takes for each peer, with a margin: measured, with one rail. */
 	PEER_FILES = 2,
 	PEER_THREADS = 6,
-	PEER_SHM_KIB = 1024,
+	PEER_SHM_KIB = 128,
+	PEER_MEMORY_KIB = 4096,
 	OWN_FILES = 200,
 };
 
@@ -37,9 +38,26 @@ struct launch {
 	unsigned int started, gone;
 };
 
+/* KiB that can be had without swapping; 0: not known. */
+static unsigned long memory_kib(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long kib = 0;
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file) &&
+	       sscanf(line, "MemAvailable: %lu", &kib) != 1) {
+	}
+	if (file) {
+		fclose(file);
+	}
+	return kib;
+}
+
 /* Everything a run of this size will ask for, looked at before it starts. */
 static int room_check(unsigned int peers)
 {
+	unsigned long memory = memory_kib();
 	struct rlimit files, procs;
 	struct statvfs shm;
 
@@ -54,10 +72,15 @@ static int room_check(unsigned int peers)
 			peers * PEER_THREADS, (unsigned long long)procs.rlim_cur);
 		return -EAGAIN;
 	}
+	if (memory && memory < (unsigned long)peers * PEER_MEMORY_KIB) {
+		fprintf(stderr, "net_bench: %u peers need %u MiB of memory, %lu are free\n", peers,
+			peers * (PEER_MEMORY_KIB / 1024), memory / 1024);
+		return -ENOMEM;
+	}
 	if (statvfs("/dev/shm", &shm) == 0 &&
 	    shm.f_bavail * (shm.f_frsize / 1024) < (uint64_t)peers * PEER_SHM_KIB) {
 		fprintf(stderr, "net_bench: %u peers need %u MiB in /dev/shm, %llu are free\n",
-			peers, peers * (PEER_SHM_KIB / 1024),
+			peers, peers * PEER_SHM_KIB / 1024,
 			(unsigned long long)(shm.f_bavail * (shm.f_frsize / 1024) / 1024));
 		return -ENOSPC;
 	}
