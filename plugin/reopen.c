@@ -31,10 +31,10 @@ static void leave_paths(struct comm *comm, void *arg)
 
 	lock_take(&comm->lock);
 	now_ns = clock_mono_ns();
-	for (unsigned int p = 0; p < comm->path_count; p++) {
+	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
 		const struct repair_path *path = &comm->end.paths[p];
 
-		if (comm->state != COMM_READY || comm->end.failed || comm->is_quiet ||
+		if (comm->end.failed || comm->is_quiet ||
 		    comm->paths[p].qp.device != leaving->device || is_at_rest(path->state)) {
 			continue;
 		}

@@ -51,6 +51,8 @@ static int begin(void **state)
 	int (*push)(void *);
 	void *lib, *context;
 
+	(void)setenv("BRAID_REJOIN_MIN_MS", "5", 1);
+	(void)setenv("BRAID_REJOIN_MAX_MS", "50", 1);
 	if (len < 0 || rig_begin(state)) {
 		return -1;
 	}
@@ -206,6 +208,48 @@ static void add_fault(const char *rule)
 	assert_int_equal(system(line), 0);
 }
 
+/* Both ends have so many paths UP. */
+static void await_paths(struct gpu_pair *gpu, unsigned int count)
+{
+	struct comm *ends[] = {gpu->pair.send, gpu->pair.recv};
+	uint64_t start_ns = clock_mono_ns();
+
+	for (unsigned int i = 0; i < 2;) {
+		struct comm *comm = ends[i];
+
+		lock_take(&comm->lock);
+		i += repair_end_up_count(&comm->end) == count;
+		lock_give(&comm->lock);
+		assert_in_range(rig_ms_since(start_ns), 0, RIG_WAIT_MS);
+	}
+}
+
+/* An HCA that failed and is back has the buffers of before, whose descriptors are long closed, and
+ * is flushed as well. */
+static void test_reopened(void **state)
+{
+	struct gpu_pair gpu;
+
+	(void)state;
+	open_gpu(&gpu);
+	carry(&gpu, BIG);
+	add_fault("nic_death host=0 rail=1");
+	await_paths(&gpu, RAILS - 1);
+	carry(&gpu, BIG);
+	assert_int_equal(flush_count(&gpu), RAILS - 1);
+	add_fault("heal host=0 rail=1");
+	await_paths(&gpu, RAILS);
+	carry(&gpu, BIG);
+	assert_int_equal(flush_count(&gpu), RAILS);
+	add_fault("port_down host=0 rail=0");
+	await_paths(&gpu, RAILS - 1);
+	carry(&gpu, BIG - 5);
+	assert_int_equal(flush_count(&gpu), RAILS - 1);
+	add_fault("port_up host=0 rail=0");
+	await_paths(&gpu, RAILS);
+	close_gpu(&gpu);
+}
+
 /* A rail goes silent in mid-message. What is sent again comes from GPU memory as well, and the
  * flush asks the rails that are left. */
 static void test_cut(void **state)
@@ -226,7 +270,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_found), cmocka_unit_test(test_carry),
-		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_abort), cmocka_unit_test(test_reopened),
 		cmocka_unit_test(test_cut), /* last: the rail stays cut */
 	};
 
