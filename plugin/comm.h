@@ -211,9 +211,9 @@ void comm_progress(struct comm *comm, uint64_t now_ns);
 /**
  * The same for a READY receiver that asks for message seq: with many rails most queues are empty,
  * so it stops at the path that completes it. What the others hold waits for the test that needs it,
- * or for the tick. True: it is complete.
+ * or for the tick.
  */
-bool comm_progress_recv(struct comm *comm, uint64_t seq, uint64_t now_ns);
+void comm_progress_recv(struct comm *comm, uint64_t seq, uint64_t now_ns);
 void comm_poll_path(struct comm *comm, unsigned int path, uint64_t now_ns); /* lock held */
 /** errno for NCCL of a failed comm: -EREMOTEIO and the like; 0 while it lives. Lock held. */
 int comm_error(const struct comm *comm);

@@ -51,20 +51,20 @@ void comm_poll_path(struct comm *comm, unsigned int p, uint64_t now_ns)
 	}
 }
 
-/* The paths in turn, up to the one that brought message seq (0: all of them). True: it is there. */
-static bool poll_paths(struct comm *comm, uint64_t seq, uint64_t now_ns)
+/* The paths in turn, up to the one that brought message seq (0: all of them). */
+static void poll_paths(struct comm *comm, uint64_t seq, uint64_t now_ns)
 {
 	for (unsigned int p = 0; p < comm->path_count; p++) {
 		const struct repair_path *path = &comm->end.paths[p];
 
 		if (wrq_out(&path->sq) > 0 || path->recvs_out > 0) {
 			comm_poll_path(comm, p, now_ns);
-			if (seq && book_is_complete(&comm->rx.book, seq)) {
-				return true;
+			if (seq && p + 1 < comm->path_count &&
+			    book_is_complete(&comm->rx.book, seq)) {
+				return;
 			}
 		}
 	}
-	return false;
 }
 
 void comm_progress(struct comm *comm, uint64_t now_ns)
@@ -72,23 +72,22 @@ void comm_progress(struct comm *comm, uint64_t now_ns)
 	if (comm->state != COMM_READY || comm->is_quiet) {
 		return; /* quiet: the memory of its messages may be gone */
 	}
-	(void)poll_paths(comm, 0, now_ns);
+	poll_paths(comm, 0, now_ns);
 	if (comm->role == COMM_SENDER && !comm->end.failed) {
 		repair_tx_poll_acks(&comm->tx);
 	}
 	repair_end_pump(&comm->end, now_ns);
 }
 
-bool comm_progress_recv(struct comm *comm, uint64_t seq, uint64_t now_ns)
+void comm_progress_recv(struct comm *comm, uint64_t seq, uint64_t now_ns)
 {
-	bool is_there;
-
 	if (comm->is_quiet) {
-		return false;
+		return;
 	}
-	is_there = poll_paths(comm, seq, now_ns);
-	repair_end_pump(&comm->end, now_ns);
-	return is_there;
+	poll_paths(comm, seq, now_ns);
+	if (!repair_rx_is_calm(&comm->rx)) {
+		repair_end_pump(&comm->end, now_ns);
+	}
 }
 
 int comm_error(const struct comm *comm)

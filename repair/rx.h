@@ -78,6 +78,18 @@ static inline bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint
 	return true;
 }
 
+/**
+ * Nothing for the pump after completions were entered: no entry is wanted, and what is to be
+ * acknowledged may wait (this was one of ACK_POLLS_MAX looks). Receives are posted as they
+ * complete.
+ */
+static inline bool repair_rx_is_calm(struct repair_rx *rx)
+{
+	return rx->cts_seq >= rx->book.posted_seq &&
+	       (rx->book.next_seq == rx->acked_seq ||
+		(rx->pace.is_listed && ack_may_wait(&rx->pace, rx->book.next_seq - rx->acked_seq)));
+}
+
 /** Free the slot of a done message. */
 static inline void repair_rx_release(struct repair_rx *rx, uint64_t seq)
 {

@@ -140,6 +140,30 @@ static void test_polls(void **state)
 	assert_int_equal(rx.pace.eager_left, 0); /* nobody had to wait long */
 }
 
+/* Nobody has to be asked to post anything while all that is left may wait. */
+static void test_calm(void **state)
+{
+	(void)state;
+	assert_true(repair_rx_is_calm(&rx));
+	arrive(100);
+	assert_true(repair_rx_is_calm(&rx));
+	for (unsigned int i = 1; repair_rx_is_calm(&rx); i++) {
+		assert_in_range(i, 1, ACK_POLLS_MAX);
+	}
+	repair_end_pump(&rx.end, 3);
+	assert_int_equal(fake.ack_count, 1);
+	fake.rc = -EAGAIN;
+	post();
+	assert_false(repair_rx_is_calm(&rx)); /* its entry is wanted */
+	fake.rc = 0;
+	repair_end_pump(&rx.end, 3);
+	assert_true(repair_rx_is_calm(&rx));
+	rx.pace.eager_left = 1;
+	fake.rc = -EAGAIN;
+	arrive(100);
+	assert_false(repair_rx_is_calm(&rx)); /* it may not wait */
+}
+
 static void test_large(void **state)
 {
 	(void)state;
@@ -273,6 +297,7 @@ int main(void)
 		cmocka_unit_test_setup(test_no_rounds, setup),
 		cmocka_unit_test_setup(test_many, setup_streaming),
 		cmocka_unit_test_setup(test_polls, setup_streaming),
+		cmocka_unit_test_setup(test_calm, setup_streaming),
 		cmocka_unit_test_setup(test_large, setup_streaming),
 		cmocka_unit_test_setup(test_large_in_pieces, setup_streaming),
 		cmocka_unit_test_setup(test_rounds, setup_streaming),
