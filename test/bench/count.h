@@ -41,7 +41,9 @@ struct count_fn {
 
 /** One dump of callgrind, or several added up. */
 struct count_sum {
-	uint64_t plugin, verbs;   /* instructions in the plugin and what it calls; below verbs */
+	uint64_t plugin, verbs; /* instructions in the plugin and what it calls; below verbs */
+	/* the same in functions that acknowledge, and of their posts */
+	uint64_t acks, ack_verbs;
 	unsigned int calls_extra; /* calls that found nothing, where one should have found it */
 	unsigned int fn_count;
 	struct count_fn fns[COUNT_FNS_MAX]; /* of the plugin's own object */

@@ -66,11 +66,18 @@ static bool is_bench(const char *object)
 	return strcmp(base_name(object), "net_bench") == 0;
 }
 
+/* By their names: what the compiler put into others is theirs. */
+static bool is_ack(const char *fn)
+{
+	return strstr(fn, "_ack") || strncmp(fn, "ack_", 4) == 0;
+}
+
 static void add_fn(struct reader *reader, uint64_t cost)
 {
 	struct count_sum *sum = reader->sum;
 	char name[64];
 
+	sum->acks += is_ack(reader->fn) ? cost : 0;
 	snprintf(name, sizeof(name), "%s", reader->fn);
 	for (unsigned int i = 0; i < sum->fn_count; i++) {
 		if (strcmp(sum->fns[i].name, name) == 0) {
@@ -96,6 +103,7 @@ static void take_cost(struct reader *reader, const char *line)
 		reader->is_call_cost = false;
 		if (reader->is_verbs_call) {
 			reader->sum->verbs += cost;
+			reader->sum->ack_verbs += is_ack(reader->fn) ? cost : 0;
 			reader->sum->plugin -= cost;
 		}
 		return;

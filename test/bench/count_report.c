@@ -77,10 +77,21 @@ static void print_cell(const struct count_sum *sum, const struct count_sum *base
 	printf(sum->calls_extra ? " +%-4u" : "      ", sum->calls_extra);
 }
 
+/* Their share is of both, the plugin and below verbs. */
+static void print_acks(const struct count_sum *sum)
+{
+	double share = (double)(sum->acks + sum->ack_verbs) / (double)(sum->plugin + sum->verbs);
+
+	printf("  %8.0f %5.1f%% %6.0f      ", per_message(sum->acks), 100 * share,
+	       per_message(sum->ack_verbs));
+}
+
 static void add(struct count_sum *to, const struct count_sum *from)
 {
 	to->plugin += from->plugin;
 	to->verbs += from->verbs;
+	to->acks += from->acks;
+	to->ack_verbs += from->ack_verbs;
 	to->calls_extra += from->calls_extra;
 	for (unsigned int i = 0; i < from->fn_count; i++) {
 		unsigned int k = 0;
@@ -112,6 +123,10 @@ static void print_scene(const struct bench_options *opt, const struct counted *a
 	printf("  %-12s", "message");
 	for (unsigned int p = 0; p < opt->plugin_count; p++) {
 		print_cell(&totals[p], &totals[0]);
+	}
+	printf("\n  %-12s", "of it, acks");
+	for (unsigned int p = 0; p < opt->plugin_count; p++) {
+		print_acks(&totals[p]);
 	}
 	printf("\n");
 }
