@@ -11,7 +11,8 @@
 /*
  * isend, irecv and test: NCCL's progress thread. The comm's lock is free but during repairs and
  * four times a second. No system call, no allocation (P8), and no clock: the time of the last call
- * that had one does, as long as nothing fails (plugin/progress.c).
+ * that had one does, as long as nothing fails (plugin/progress.c) and no piece is timed
+ * (repair/pace.h).
  */
 
 static uint32_t key_mask(const struct comm *comm, const struct memory *memory)
@@ -44,7 +45,10 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 		goto unlock;
 	}
 	send.key_mask = key_mask(comm, memory);
-	rc = repair_tx_send(&comm->tx, &send, comm->end.now_ns, &req->seq);
+	rc = repair_tx_send(&comm->tx, &send,
+			    repair_tx_wants_time(&comm->tx, size) ? clock_mono_ns()
+								  : comm->end.now_ns,
+			    &req->seq);
 	if (rc) {
 		/* The entry would be there by itself; look for faults while NCCL asks again. What
 		 * was sent is looked after by test. */

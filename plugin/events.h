@@ -32,7 +32,9 @@
 	X(PATH_SUSPECT, "path_suspect", WARN) /* stalled; the peer is asked */                     \
 	X(PATH_PARKED, "path_parked", WARN)   /* rail without a partner */                         \
 	X(PATH_PROBING, "path_probing", INFO)                                                      \
-	X(PATH_UP, "path_up", INFO) /* rejoined */                                                 \
+	X(PATH_UP, "path_up", INFO)       /* rejoined */                                           \
+	X(PATH_SLOW, "path_slow", INFO)   /* gets less; one for a rail, not for each comm */       \
+	X(PATH_SOUND, "path_sound", INFO) /* and its share again */                                \
 	X(PATH_DRAINED, "path_drained", INFO)                                                      \
 	X(LINK_UP, "link_up", INFO)                                                                \
 	X(LINK_LOST, "link_lost", WARN)                                                            \

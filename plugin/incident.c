@@ -195,6 +195,17 @@ static void describe(const struct comm *comm, const struct repair_report *report
 		event->new_state = path_state_name(PATH_DOWN);
 		snprintf(action, TEXT_MAX, "not back yet, tried again later");
 		break;
+	case REPAIR_REPORT_SLOW:
+		event->kind = EVENT_PATH_SLOW;
+		event->cause = NULL;
+		snprintf(action, TEXT_MAX, "gets less: it moves about %u %% of what it should",
+			 report->percent);
+		break;
+	case REPAIR_REPORT_SOUND:
+		event->kind = EVENT_PATH_SOUND;
+		event->cause = NULL;
+		snprintf(action, TEXT_MAX, "is as fast as the others, gets its share again");
+		break;
 	case REPAIR_REPORT_NO_PATH:
 		event->kind = EVENT_COMM_HELD;
 		snprintf(action, TEXT_MAX, "held for BRAID_NO_PATH_MS = %d ms",

@@ -38,6 +38,9 @@ void comm_poll_path(struct comm *comm, unsigned int p, uint64_t now_ns)
 	for (unsigned int round = 0; round < POLL_ROUNDS; round++) {
 		int count = ib_verbs_poll_cq(path->qp.cq, POLL_BATCH, wcs);
 
+		if (__builtin_expect(count > 0 && comm->end.timed_count, 0)) {
+			now_ns = clock_mono_ns();
+		}
 		for (int i = 0; i < count; i++) {
 			take(comm, &wcs[i], now_ns);
 			now_ns = comm->end.now_ns;

@@ -424,7 +424,8 @@ static void init_end(struct comm *comm)
 	comm->end.path_count = comm->path_count;
 	comm->end.probes_in = comm->rings.probes_in;
 	comm->end.probes_out = comm->rings.probes_out;
-	for (unsigned int i = 0; i < comm->path_count; i++) {
+	/* With one path there is nothing to choose. */
+	for (unsigned int i = 0; comm->path_count > 1 && i < comm->path_count; i++) {
 		comm->end.paths[i].share = &runtime_instance()->shares[comm->paths[i].rail->idx];
 	}
 }

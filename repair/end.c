@@ -5,6 +5,7 @@
 #include "repair/fence.h"
 #include "repair/hold.h"
 #include "repair/notice.h"
+#include "repair/pace.h"
 #include "repair/rejoin.h"
 #include "repair/stall.h"
 #include "repair/wake.h"
@@ -31,6 +32,7 @@ void repair_end_ready(struct repair_end *end, unsigned int p, uint32_t weight, u
 	ASSERT(weight > 0);
 	repair_end_at(end, now_ns);
 	path->weight = weight;
+	path->speed = PACE_FULL;
 	path->epoch = 1;
 	fence_event(end, p, PATH_EV_READY, NULL);
 	end->role->pump(end);
@@ -44,6 +46,7 @@ void repair_end_absent(struct repair_end *end, unsigned int p, uint32_t weight, 
 	ASSERT(weight > 0);
 	repair_end_at(end, now_ns);
 	path->weight = weight;
+	path->speed = PACE_FULL;
 	path->epoch = 1;
 	path->down_ns = now_ns;
 	path->down_cause = CAUSE_NOT_CONNECTED;
@@ -269,6 +272,7 @@ void repair_end_forget(struct repair_end *end)
 	for (unsigned int p = 0; p < end->path_count; p++) {
 		struct repair_path *path = &end->paths[p];
 
+		pace_forget(path);
 		if (path->share) {
 			atomic_fetch_sub_explicit(&path->share->load_bytes, path->shared_bytes,
 						  memory_order_relaxed);

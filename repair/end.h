@@ -53,6 +53,8 @@ enum repair_report_kind {
 	/* a path carries traffic again, or at last; took_ns: since its fault, or the beginning */
 	REPAIR_REPORT_BACK,
 	REPAIR_REPORT_STILL_DOWN, /* an attempt to rejoin failed */
+	REPAIR_REPORT_SLOW,       /* a path is much slower than others and gets less */
+	REPAIR_REPORT_SOUND,      /* and no longer so */
 };
 
 struct repair_report {
@@ -66,6 +68,7 @@ struct repair_report {
 	uint32_t again_count;   /* DOWN at the receiver: clear-to-send entries issued again */
 	uint64_t took_ns;       /* DOWN: from the fault to here */
 	unsigned int up_count;  /* paths still up */
+	unsigned int percent;   /* SLOW: of what it should carry */
 	const char *detail;     /* FAILED: static text or NULL */
 };
 
@@ -171,7 +174,8 @@ struct repair_end {
 	const uint8_t *probes_in; /* WIRE_PROBE_BYTES a path, written by the peer */
 	uint8_t *probes_out;      /* the same, source of the own probes */
 	bool peer_closed;
-	bool closing; /* this end is being closed: errors are expected */
+	bool closing;             /* this end is being closed: errors are expected */
+	unsigned int timed_count; /* messages that are timed: the time has to be exact then */
 	struct repair_hold hold;
 	uint64_t now_ns;  /* of the call in progress */
 	uint64_t tick_ns; /* last tick */

@@ -82,8 +82,13 @@ struct repair_share;
 /** One path at one end. Owner: the comm's lock. */
 struct repair_path {
 	enum path_state state;
-	uint32_t epoch;     /* agreed with the peer; raised when the path goes DOWN */
-	uint32_t weight;    /* relative rate, > 0 */
+	uint32_t epoch;  /* agreed with the peer; raised when the path goes DOWN */
+	uint32_t weight; /* relative rate, > 0 */
+	uint32_t rating; /* measured, as a part of the fastest path's; 0: not known (repair/pace.h)
+			  */
+	uint64_t below_ns; /* since when that is below a half; 0: it is not */
+	uint8_t speed;     /* of what its weight says, in 64ths: less where it is slow */
+	bool is_slow;
 	bool errored;       /* own QPs were moved to ERR in this epoch */
 	bool cutting;       /* reaping took too long, RESET was asked for */
 	bool cause_is_peer; /* the peer saw it first */

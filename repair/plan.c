@@ -53,11 +53,15 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes)
 {
 	unsigned int seen = 0, last = 0;
-	uint64_t best_bytes = 0;
+	uint64_t best_bytes = 0, best_weight = 0;
 	int best = -1;
 
+	if (path_count == 1) { /* quickly: there may be many small messages */
+		return paths[0].state == PATH_UP && key_mask & 1 && wrq_has_room(&paths[0].sq) ? 0
+											       : -1;
+	}
 	for (unsigned int i = 0; i < path_count && seen < active_count; i++) {
-		uint64_t bytes;
+		uint64_t bytes, weight;
 
 		if (paths[i].state != PATH_UP || !(key_mask >> i & 1)) {
 			continue;
@@ -68,9 +72,11 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 			continue;
 		}
 		bytes = share_load_bytes(&paths[i]) + len_bytes;
-		if (best < 0 || bytes * paths[best].weight < best_bytes * paths[i].weight) {
+		weight = (uint64_t)paths[i].weight * paths[i].speed;
+		if (best < 0 || bytes * best_weight < best_bytes * weight) {
 			best = (int)i;
 			best_bytes = bytes;
+			best_weight = weight;
 		}
 	}
 	/* A window leaves work for others; there are none. */
@@ -90,6 +96,9 @@ int plan_pick_tiny(const struct repair_path *paths, unsigned int path_count)
 
 		if (paths[i].state != PATH_UP || !wrq_has_room(&paths[i].sq)) {
 			continue;
+		}
+		if (path_count == 1) {
+			return 0;
 		}
 		bytes = share_load_bytes(&paths[i]);
 		if (bytes < TINY_WAIT_BYTES) {

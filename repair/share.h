@@ -5,6 +5,7 @@
 #include "repair/path.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -16,6 +17,10 @@
  */
 struct repair_share {
 	_Alignas(64) _Atomic uint64_t load_bytes;
+	/* repair/pace.h: how many paths find it slow, when one is tried anew, when that was said */
+	_Atomic uint32_t slow_count;
+	_Atomic bool is_said;
+	_Atomic uint64_t retry_ns, said_ns;
 };
 
 /** Bytes that are to go before what is posted on this path now. */

@@ -80,12 +80,24 @@ static void fill_piece(const struct repair_tx *tx, const struct repair_tx_msg *m
 	}
 }
 
+static int pick_path(struct repair_tx *tx, const struct repair_tx_msg *msg, uint32_t len_bytes)
+{
+	int p = -1;
+
+	if (msg->pace.is_timed) {
+		p = pace_retry(&tx->end, &msg->pace, msg->key_mask);
+	}
+	return p >= 0 ? p
+		      : plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count,
+				  msg->key_mask, len_bytes, tx->end.limits.window_bytes);
+}
+
 /* Post one pending piece. False when no path can take it now. */
 static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned int piece)
 {
 	uint32_t len = plan_piece_len_bytes(msg->cut, msg->size_bytes, piece);
-	int p = plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count, msg->key_mask,
-			  len, tx->end.limits.window_bytes);
+	int p = pick_path(tx, msg, len);
+	uint64_t load_bytes = 0;
 	struct repair_piece out; /* fill_piece() sets what is read */
 	int rc;
 	struct wrq_item item = {.kind = WRQ_PIECE,
@@ -105,6 +117,9 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 	msg->pending &= ~(1u << piece);
 	msg->sent[p] |= 1u << piece;
 	msg->wrs_out++;
+	if (msg->pace.is_timed) {
+		load_bytes = share_load_bytes(&tx->end.paths[p]);
+	}
 	rc = tx->end.ops->post_piece(tx->end.ctx, &out);
 	if (rc == REPAIR_COPIED) {
 		/* Its bytes are few, and count as outstanding far longer than they are. */
@@ -119,6 +134,9 @@ static bool post_piece(struct repair_tx *tx, struct repair_tx_msg *msg, unsigned
 		msg->sent[p] &= ~(1u << piece);
 		msg->wrs_out--;
 		return false;
+	}
+	if (msg->pace.is_timed && item.kind == WRQ_PIECE) {
+		pace_post(&tx->end, &msg->pace, out.path, load_bytes, len);
 	}
 	return true;
 }
@@ -156,12 +174,16 @@ static void tx_arrived(struct repair_end *end, unsigned int path, uint32_t imm, 
 
 static void tx_retire(struct repair_end *end, unsigned int path, struct wrq_item item)
 {
-	struct repair_tx_msg *msg = &to_tx(end)->msgs[item.slot];
+	struct repair_tx *tx = to_tx(end);
+	struct repair_tx_msg *msg = &tx->msgs[item.slot];
 
-	(void)path;
-	if (item.kind == WRQ_PIECE) {
-		ASSERT(msg->wrs_out > 0);
-		msg->wrs_out--;
+	if (item.kind != WRQ_PIECE) {
+		return;
+	}
+	ASSERT(msg->wrs_out > 0);
+	msg->wrs_out--;
+	if (msg->pace.is_timed) {
+		pace_retire(end, &msg->pace, path, msg->wrs_out == 0 && !msg->pending);
 	}
 }
 
@@ -240,10 +262,12 @@ static void tx_reconcile(struct repair_end *end, unsigned int path, const struct
 
 	note_acked(tx, peer->next_seq);
 	tx->pump_seq = tx->released_seq; /* any of them may have to wait again */
+	pace_forget(&end->paths[path]);
 	for (uint64_t seq = tx->released_seq; seq < tx->next_seq; seq++) {
 		struct repair_tx_msg *msg = &tx->msgs[wire_slot(seq)];
 		uint32_t missing = 0;
 
+		pace_drop(end, &msg->pace);
 		if (msg->open && seq >= peer->next_seq && seq >= tx->acked_seq) {
 			uint64_t ahead = seq - peer->next_seq;
 
@@ -440,6 +464,9 @@ static void open_msg(struct repair_tx *tx, const struct repair_send *send,
 	msg->pending = all_pieces(msg->cut);
 	memset(msg->sent, 0, sizeof(msg->sent));
 	msg->wrs_out = 0;
+	if (msg->cut.pieces > 1 && repair_tx_wants_time(tx, size_bytes)) {
+		pace_begin(&tx->end, &msg->pace);
+	}
 }
 
 int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,

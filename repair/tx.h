@@ -3,6 +3,7 @@
 #define BRAID_REPAIR_TX_H
 
 #include "repair/end.h"
+#include "repair/pace.h"
 
 /** One message at the sender. */
 struct repair_tx_msg {
@@ -17,6 +18,7 @@ struct repair_tx_msg {
 	uint32_t pending;         /* pieces not posted on any path */
 	uint32_t sent[PATHS_MAX]; /* pieces posted on path p in its present epoch */
 	uint32_t wrs_out;         /* items of this message not yet back */
+	struct pace pace;
 };
 
 /** Keys of one path that count in place of those in the entries of so many messages. */
@@ -66,6 +68,16 @@ void repair_tx_init(struct repair_tx *tx, const struct repair_ops *ops, void *ct
  */
 int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_t now_ns,
 		   uint64_t *seq);
+
+/**
+ * Is a send of this size timed (repair/pace.h), so that it needs the exact time? All others may
+ * take the end's.
+ */
+static inline bool repair_tx_wants_time(const struct repair_tx *tx, uint64_t size_bytes)
+{
+	return size_bytes > tx->end.limits.piece_min_bytes && tx->end.active_count > 1 &&
+	       tx->end.paths[0].share;
+}
 
 /** Look at the acknowledgement words, and at entries that have come, which acknowledge as well. */
 void repair_tx_poll_acks(struct repair_tx *tx);

@@ -79,6 +79,7 @@
 	  "FENCED without a FENCE, for an attempt that this end had not joined")                   \
 	X(REPLACED, "an HCA was opened again, with other keys")                                    \
 	X(REKEYED, "a message on hand was given another key")                                      \
+	X(PATH_SLOW, "a path was found slow")                                                      \
 	X(LARGE_LOST, "a wire that lets small packets pass lost a long one")                       \
 	X(SEQ_WRAP, "the low bits of seq wrapped")
 

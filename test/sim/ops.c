@@ -431,6 +431,7 @@ static void op_report(void *ctx, const struct repair_report *report)
 	static const char *const kinds[] = {
 		[REPAIR_REPORT_FAULT] = "fault",     [REPAIR_REPORT_DOWN] = "down",
 		[REPAIR_REPORT_BACK] = "back",       [REPAIR_REPORT_STILL_DOWN] = "still down",
+		[REPAIR_REPORT_SLOW] = "slow",       [REPAIR_REPORT_SOUND] = "sound",
 		[REPAIR_REPORT_NO_PATH] = "no path", [REPAIR_REPORT_FAILED] = "FAILED"};
 
 	TRACE(sim, "%s reports %s: path %u epoch %u, %s%s, replays %u pieces, %u entries again %s",
@@ -463,6 +464,10 @@ static void op_report(void *ctx, const struct repair_report *report)
 		host->back_mask |= 1u << report->path;
 		fault_hook(sim, WHEN_BACK);
 		break;
+	case REPAIR_REPORT_SLOW:
+		SIM_MARK(sim, PATH_SLOW);
+		break;
+	case REPAIR_REPORT_SOUND:
 	case REPAIR_REPORT_NO_PATH:
 		break;
 	case REPAIR_REPORT_FAILED:

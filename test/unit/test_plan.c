@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "include/limits.h"
+#include "repair/pace.h"
 #include "repair/plan.h"
 #include "repair/share.h"
 
@@ -110,6 +111,7 @@ static struct repair_path *paths_up(unsigned int count)
 	for (unsigned int i = 0; i < count; i++) {
 		paths[i].state = PATH_UP;
 		paths[i].weight = 1;
+		paths[i].speed = PACE_FULL;
 		paths[i].epoch = 1;
 	}
 	return paths;
