@@ -27,6 +27,7 @@ enum bench_mode {
 	BENCH_RAILS,
 	BENCH_REPAIR,
 	BENCH_RING,
+	BENCH_SLOW,
 	BENCH_IDLE,
 	BENCH_PEERS,
 	BENCH_ALL,
@@ -124,8 +125,9 @@ void bench_idle(struct bench_rank *rank);
 void bench_repair(struct bench_rank *rank);
 bool bench_repair_heard(const char *line);
 
-/** ring.c: the mode. */
+/** ring.c: whole modes. */
 void bench_ring(struct bench_rank *rank);
+void bench_slow(struct bench_rank *rank);
 
 /** usage.c: what the process has now. */
 struct bench_usage {

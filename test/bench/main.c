@@ -40,12 +40,14 @@ static const char usage_text[] =
 	"error\n"
 	"                         with --ring: percent that the busiest rail may carry of an even "
 	"share\n"
+	"                         with --slow: percent of the healthy time that a round may take\n"
 	"      --growth           cost per message and set-up with 1 to 500 connections each way\n"
 	"      --rails            cost per message and memory with 1 to 16 rails\n"
 	"      --repair           a port fails under N connections each way (--comms): time to "
 	"replay\n"
 	"      --ring             both ranks send over --comms connections on all rails, rates "
 	"limited\n"
+	"      --slow             the same, with one rail at a tenth of its rate for a while\n"
 	"      --idle             wakeups per second; more than 5 is an error\n"
 	"      --peers[=N,N..]    set-up, memory, wakeups and cost per message of one process with "
 	"so\n"
@@ -75,6 +77,9 @@ static _Noreturn void rank_main(const struct bench_options *opt, struct bench_sh
 		break;
 	case BENCH_RING:
 		bench_ring(&rank);
+		break;
+	case BENCH_SLOW:
+		bench_slow(&rank);
 		break;
 	case BENCH_IDLE:
 		bench_idle(&rank);
@@ -229,6 +234,13 @@ static int run_ring(const struct bench_options *opt, struct bench_shared *shared
 	return run_rounds(opt, shared, "ring");
 }
 
+static int run_slow(const struct bench_options *opt, struct bench_shared *shared)
+{
+	setenv("FABRIC_RAILS", "4", 0);
+	setenv("FABRIC_RATE_MBPS", "200", 1);
+	return run_rounds(opt, shared, "slow rail");
+}
+
 /* The last plugin alone: for what a plugin without failover can't do. */
 static struct bench_options last_only(const struct bench_options *opt, unsigned int comm_count)
 {
@@ -251,6 +263,8 @@ static int run_mode(const struct bench_options *opt, struct bench_shared *shared
 		return run_repair(opt, shared);
 	case BENCH_RING:
 		return run_ring(opt, shared);
+	case BENCH_SLOW:
+		return run_slow(opt, shared);
 	case BENCH_GROWTH:
 		return run_rounds(opt, shared, "growth");
 	case BENCH_IDLE:
@@ -368,6 +382,9 @@ static int take_option(struct bench_options *opt, int key, char *arg)
 	case 'O':
 		opt->mode = BENCH_RING;
 		return 0;
+	case 'S':
+		opt->mode = BENCH_SLOW;
+		return 0;
 	case 'I':
 		opt->mode = BENCH_IDLE;
 		return 0;
@@ -423,6 +440,7 @@ static int parse(int argc, char **argv, struct bench_options *opt)
 					      {"rails", no_argument, NULL, 'L'},
 					      {"repair", no_argument, NULL, 'R'},
 					      {"ring", no_argument, NULL, 'O'},
+					      {"slow", no_argument, NULL, 'S'},
 					      {"idle", no_argument, NULL, 'I'},
 					      {"peers", optional_argument, NULL, 'E'},
 					      {"all", no_argument, NULL, 'A'},

@@ -186,7 +186,8 @@ uint64_t bench_connect(struct bench_rank *rank)
 {
 	unsigned int i = rank->comm_count++;
 	/* A ring uses all devices; what is measured elsewhere is about one. */
-	int dev = rank->opt->mode == BENCH_RING ? (int)i % rank->dev_count : 0;
+	bool is_ring = rank->opt->mode == BENCH_RING || rank->opt->mode == BENCH_SLOW;
+	int dev = is_ring ? (int)i % rank->dev_count : 0;
 	void *listen_comm = NULL;
 	enum nccl_result result;
 	uint64_t start_ns;

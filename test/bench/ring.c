@@ -5,6 +5,7 @@
 #include "test/fabric/fabric_ctl.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /*
@@ -15,6 +16,10 @@
 
 enum {
 	WARM_MESSAGES = 8,
+	SLOW_SIZE_BYTES = 512 << 10,
+	SLOW_RATE_MBPS = 200,
+	SLOW_WINDOW = 2,
+	SLOW_SETTLE_ROUNDS = 60,
 };
 
 struct lane {
@@ -143,22 +148,28 @@ static void measure(struct bench_rank *rank, struct fabric_ctl *ctl, struct shap
 	}
 }
 
-void bench_ring(struct bench_rank *rank)
+static struct fabric_ctl *begin(struct bench_rank *rank)
 {
-	const char *dir = getenv("FABRIC_DIR");
 	struct fabric_ctl *ctl = NULL;
-	static const struct {
-		unsigned int size_kib, window;
-	} rows[] = {{128, 1}, {128, 2}, {128, 8}, {512, 1}, {512, 2}, {512, 8}, {4096, 2}};
 
 	bench_open(rank);
 	while (rank->comm_count < rank->opt->comm_count) {
 		bench_connect(rank);
 	}
 	bench_register(rank, 0);
-	if (rank->opt->fabric_lib && fabric_ctl_open(dir, &ctl)) {
+	if (rank->opt->fabric_lib && fabric_ctl_open(getenv("FABRIC_DIR"), &ctl)) {
 		bench_die(rank, "no fabric to look at", 0);
 	}
+	return ctl;
+}
+
+void bench_ring(struct bench_rank *rank)
+{
+	struct fabric_ctl *ctl = begin(rank);
+	static const struct {
+		unsigned int size_kib, window;
+	} rows[] = {{128, 1}, {128, 2}, {128, 8}, {512, 1}, {512, 2}, {512, 8}, {4096, 2}};
+
 	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		unsigned int total_kib = (rank->opt->quick ? 16u : 512u) << 10;
 		unsigned int count = total_kib / rows[i].size_kib / rank->comm_count;
@@ -168,5 +179,73 @@ void bench_ring(struct bench_rank *rank)
 				       .window = rows[i].window,
 				       .count = count ? count : 1});
 	}
+	fabric_ctl_close(ctl);
+}
+
+/* The last rail of host 0 from now on, in MB/s. */
+static void set_rate(struct bench_rank *rank, struct fabric_ctl *ctl, unsigned int mbps)
+{
+	char rule[64];
+
+	bench_sync(rank);
+	if (rank->id == 0) {
+		snprintf(rule, sizeof(rule), "rate host=0 rail=%d value=%u", rank->dev_count - 1,
+			 mbps);
+		if (fabric_ctl_fault(ctl, rule, NULL, NULL, 0)) {
+			bench_die(rank, "the rate can't be set", (int)mbps);
+		}
+	}
+	bench_sync(rank);
+}
+
+/* Messages as in a collective, that need each other: all comms send one, then the next. */
+static uint64_t rounds(struct bench_rank *rank, unsigned int count)
+{
+	uint64_t start_ns = clock_mono_ns();
+
+	for (unsigned int i = 0; i < count; i++) {
+		run(rank, (struct shape){.size_bytes = SLOW_SIZE_BYTES,
+					 .window = SLOW_WINDOW,
+					 .count = SLOW_WINDOW});
+	}
+	return (clock_mono_ns() - start_ns) / count;
+}
+
+/*
+ * One rail of one host at a tenth of its rate, and back: the time of a round, beside what the other
+ * rails and the tenth would take if they were shared perfectly.
+ */
+void bench_slow(struct bench_rank *rank)
+{
+	struct fabric_ctl *ctl = begin(rank);
+	unsigned int count = rank->opt->quick ? 20 : 60;
+	unsigned int rails = (unsigned int)rank->dev_count;
+	uint64_t healthy_ns, ns;
+
+	if (!ctl || rails < 2) {
+		bench_die(rank, "it takes a fabric of several rails", (int)rails);
+	}
+	rounds(rank, count);
+	healthy_ns = rounds(rank, count);
+	bench_record(rank, BENCH_LESS, "us", (double)healthy_ns / 1e3, "a round, healthy");
+	set_rate(rank, ctl, SLOW_RATE_MBPS / 10);
+	ns = rounds(rank, 1);
+	bench_record(rank, BENCH_LESS, "x", (double)ns / (double)healthy_ns,
+		     "first with a rail at 10 %%");
+	rounds(rank, SLOW_SETTLE_ROUNDS);
+	ns = rounds(rank, 2 * count);
+	bench_record(rank, BENCH_LESS, "x", (double)ns / (double)healthy_ns, "then (perfect: %.2f)",
+		     rails / (rails - 0.9));
+	if (rank->id == 0 && rank->opt->most && ns * 100 > healthy_ns * rank->opt->most) {
+		bench_die(rank, "the slow rail still sets the pace, percent of healthy",
+			  (int)(ns * 100 / healthy_ns));
+	}
+	set_rate(rank, ctl, SLOW_RATE_MBPS);
+	/* A second's worth; by the clock the ranks could disagree on how many that are. */
+	rounds(rank, rails * SLOW_RATE_MBPS * 1000000u /
+			     (rank->comm_count * SLOW_WINDOW * SLOW_SIZE_BYTES));
+	ns = rounds(rank, count);
+	bench_record(rank, BENCH_LESS, "x", (double)ns / (double)healthy_ns,
+		     "a second after it is back");
 	fabric_ctl_close(ctl);
 }
