@@ -7,18 +7,22 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-	WORKER_BOUND_MS = 2000
+	WORKER_BOUND_MS = 2000,
+	LOOP_BOUND_S = 2
 };
 
 static struct runtime instance;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the counts and start and stop */
 static unsigned int init_count, user_count;
-static bool loaded; /* rails and configuration are there */
+static bool loaded;     /* rails and configuration are there */
+static sem_t unwatched; /* posted by the loop when it watches nothing any more */
 
 struct runtime *runtime_instance(void)
 {
@@ -120,6 +124,7 @@ static void stop_watches(void *arg)
 	for (unsigned int i = 0; i < rt->rails->count; i++) {
 		runtime_unwatch(rt, &rt->watches[i]);
 	}
+	sem_post(&unwatched);
 }
 
 static void start_watches(void *arg)
@@ -170,6 +175,7 @@ static int start(struct runtime *rt)
 				    .peer_timeout_ms = (uint32_t)rt->cfg.peer_timeout_ms};
 	int rc;
 
+	sem_init(&unwatched, 0, 0);
 	rc = oob_loop_start(&rt->loop);
 	if (rc) {
 		return rc;
@@ -198,9 +204,25 @@ stop_all:
 	return rc;
 }
 
+/* What was posted to the loop before has run then: it may hand a job to a worker
+ * (plugin/reopen.c). */
+static void await_loop(struct runtime *rt)
+{
+	struct timespec until;
+
+	if (oob_loop_post(rt->loop, stop_watches, rt)) {
+		LOG_WARN("out of memory, device events are watched to the end");
+		return;
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LOOP_BOUND_S;
+	while (sem_timedwait(&unwatched, &until) && errno == EINTR) {
+	}
+}
+
 static void stop(struct runtime *rt)
 {
-	oob_loop_post(rt->loop, stop_watches, rt);
+	await_loop(rt);
 	/* No comm is left, so no new job comes; queued ones (destroying comms) run first. */
 	stop_workers(rt);
 	oob_net_close(rt->net);

@@ -8,10 +8,14 @@
 
 #include "core_rig.h"
 #include "plugin/comm.h"
+#include "plugin/reopen.h"
 #include "plugin/runtime.h"
 
+#include <semaphore.h>
+
 enum {
-	BIG = 4 << 20
+	BIG = 4 << 20,
+	LATE_MS = 100 /* longer than ending all threads takes */
 };
 
 static uint8_t from[2][BIG], to[2][BIG];
@@ -42,13 +46,23 @@ static bool is_up(void *end, unsigned int rail)
 	return is_one;
 }
 
+static void pause_until(uint64_t bound_ns)
+{
+	rig_pause();
+	assert_in_range(clock_mono_ns(), 0, bound_ns);
+}
+
+static uint64_t bound_begin(void)
+{
+	return clock_mono_ns() + RIG_WAIT_MS * NS_PER_MS;
+}
+
 static void await(const struct rig_pair *pair, unsigned int rail, bool up)
 {
-	uint64_t start_ns = clock_mono_ns();
+	uint64_t bound_ns = bound_begin();
 
 	while (is_up(pair->send, rail) != up || is_up(pair->recv, rail) != up) {
-		rig_pause();
-		assert_in_range(rig_ms_since(start_ns), 0, RIG_WAIT_MS);
+		pause_until(bound_ns);
 	}
 }
 
@@ -95,11 +109,10 @@ static uint32_t device_id(unsigned int rail)
 /* The old device's descriptors go with it. */
 static void await_fds(unsigned int count)
 {
-	uint64_t start_ns = clock_mono_ns();
+	uint64_t bound_ns = bound_begin();
 
 	while (rig_fds() != count) {
-		rig_pause();
-		assert_in_range(rig_ms_since(start_ns), 0, RIG_WAIT_MS);
+		pause_until(bound_ns);
 	}
 }
 
@@ -165,6 +178,7 @@ static void test_unnoticed(void **state)
 {
 	struct rig_pair pairs[2];
 	struct buffers bufs[2];
+	uint64_t bound_ns = bound_begin();
 	uint32_t id;
 
 	(void)state;
@@ -179,13 +193,13 @@ static void test_unnoticed(void **state)
 	rig_fault("unplug host=0 rail=1");
 	rig_fault("qp_fatal host=0 rail=1 nth=1");
 	while (is_up(pairs[0].send, 1) == is_up(pairs[1].send, 1)) {
-		rig_pause(); /* one of them has found out */
+		pause_until(bound_ns); /* one of them has found out */
 	}
 	rig_fault("heal host=0 rail=1");
 	await(&pairs[0], 1, true);
 	await(&pairs[1], 1, true);
 	while (device_id(1) == id) {
-		rig_pause();
+		pause_until(bound_ns);
 	}
 	rig_fault("port_down host=0 rail=0");
 	for (unsigned int i = 0; i < 2; i++) {
@@ -262,6 +276,7 @@ static void test_between_steps(void **state)
 {
 	struct rig_pair first, second;
 	struct buffers bufs, other;
+	uint64_t bound_ns = bound_begin();
 	uint32_t id;
 
 	(void)state;
@@ -274,7 +289,7 @@ static void test_between_steps(void **state)
 	gate = (struct gate){.job = {.fn = wait_at_gate}, .is_shut = true};
 	worker_post(runtime_instance()->setup, &gate.job); /* right behind the first step */
 	while (!atomic_load(&gate.is_reached)) {
-		rig_pause();
+		pause_until(bound_ns);
 	}
 	rig_fault("nic_death host=0 rail=1");
 	await(&first, 1, false);
@@ -298,12 +313,56 @@ static void test_between_steps(void **state)
 	plugin_finalize();
 }
 
+/* The loop does nothing until it is let go, and some time more. */
+static struct hold {
+	sem_t reached, let_go;
+} hold;
+
+static void hold_loop(void *arg)
+{
+	const struct timespec late = {.tv_nsec = LATE_MS * 1000000};
+
+	(void)arg;
+	sem_post(&hold.reached);
+	sem_wait(&hold.let_go);
+	nanosleep(&late, NULL);
+}
+
+/* All connections are closed before the loop has come to watch the new device's events. */
+static void test_closed_at_once(void **state)
+{
+	struct ib_rail *rail;
+	struct rig_pair pair;
+	uint64_t bound_ns;
+	uint32_t id;
+
+	(void)state;
+	assert_int_equal(plugin_init(NULL, NULL), 0);
+	rig_open(&pair, 0);
+	rail = &runtime_instance()->rails->rails[1];
+	id = device_id(1);
+	rig_fault("nic_death host=0 rail=1");
+	await(&pair, 1, false);
+	sem_init(&hold.reached, 0, 0);
+	sem_init(&hold.let_go, 0, 0);
+	assert_int_equal(oob_loop_post(runtime_instance()->loop, hold_loop, NULL), 0);
+	sem_wait(&hold.reached);
+	rig_fault("heal host=0 rail=1");
+	for (bound_ns = bound_begin(); device_id(1) == id; pause_until(bound_ns)) {
+		(void)reopen_refresh(rail); /* as an attempt to rejoin does */
+	}
+	sem_post(&hold.let_go);
+	rig_close(&pair);
+	plugin_finalize();
+	assert_int_equal(rig_threads(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failed),        cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_unnoticed),     cmocka_unit_test(test_while_opening),
-		cmocka_unit_test(test_between_steps),
+		cmocka_unit_test(test_between_steps), cmocka_unit_test(test_closed_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, begin, rig_end);
