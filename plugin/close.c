@@ -223,6 +223,7 @@ static void say_closed(struct comm *comm)
 	}
 	comm->end.closing = true;
 	comm->state = COMM_CLOSED;
+	repair_end_forget(&comm->end); /* others choose rails, however long its own end takes */
 	comm_unlock(comm);
 	if (comm->link && is_known) {
 		comm_send(comm, &frame);

@@ -72,7 +72,6 @@ static void destroy(void *arg)
 		ib_qp_destroy(&comm->paths[i].qp);
 	}
 	comm_rings_destroy(comm);
-	repair_end_forget(&comm->end);
 	while (comm->early) {
 		struct early_frame *early = comm->early;
 

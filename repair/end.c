@@ -217,6 +217,9 @@ void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *fra
 void repair_end_tick(struct repair_end *end, uint64_t now_ns)
 {
 	repair_end_at(end, now_ns);
+	if (end->failed) {
+		repair_end_forget(end); /* no completion is taken any more */
+	}
 	if (end->failed || end->closing) {
 		return;
 	}

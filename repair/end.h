@@ -233,7 +233,7 @@ void repair_end_on_fence(struct repair_end *end, const struct frame_fence *frame
 void repair_end_on_fenced(struct repair_end *end, const struct frame_fenced *frame,
 			  uint64_t now_ns);
 
-/** The end is about to be freed: what it has outstanding is no load on its rails any more. */
+/** Nothing is posted any more, nor waited for: what is outstanding is no load on the rails. */
 void repair_end_forget(struct repair_end *end);
 
 unsigned int repair_end_up_count(const struct repair_end *end);

@@ -590,6 +590,25 @@ static void test_data_to_a_sender(void **state)
 	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
 }
 
+/* A comm that has failed takes no completions, and is no load on its rails. */
+static void test_no_load_of_failed(void **state)
+{
+	struct repair_share share = {0};
+	uint64_t seq;
+
+	(void)state;
+	tx.end.paths[0].share = &share;
+	clear_to_send(1, 1000, 1);
+	assert_int_equal(send_bytes(1000, &seq), 0);
+	assert_true(atomic_load(&share.load_bytes) == 1000);
+	repair_end_fail(&tx.end, CAUSE_PEER_GONE, PATHS_MAX, NULL);
+	repair_end_tick(&tx.end, 2);
+	assert_true(atomic_load(&share.load_bytes) == 0);
+	complete_path(0, CAUSE_NONE);
+	repair_end_tick(&tx.end, 3);
+	assert_true(atomic_load(&share.load_bytes) == 0);
+}
+
 /* Covered sends become done once their WRs are back, and for that the path is fenced here alone. */
 static void test_close_covers(void **state)
 {
@@ -718,6 +737,7 @@ int main(void)
 		cmocka_unit_test_setup(test_read_out, setup),
 		cmocka_unit_test_setup(test_hostile_books, setup),
 		cmocka_unit_test_setup(test_data_to_a_sender, setup),
+		cmocka_unit_test_setup(test_no_load_of_failed, setup),
 		cmocka_unit_test_setup(test_close_covers, setup),
 		cmocka_unit_test_setup(test_close_too_early, setup),
 		cmocka_unit_test_setup(test_send_after_close, setup),
