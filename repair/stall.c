@@ -10,6 +10,7 @@ enum {
 	SLOWEST_BYTES_PER_MS = 10000, /* 10 MB/s: slower than this counts as not moving */
 	/* in stall_ms: an answer that stays out so long may have been dropped by a full link */
 	ASK_AGAIN = 10,
+	PROBE_PART = 4, /* of stall_ms: what makes no completion is seen to so much later */
 };
 
 /* What happened since the last look happened now. */
@@ -52,6 +53,16 @@ static bool is_to_be_asked(const struct repair_end *end, const struct repair_pat
 	return end->now_ns - path->progress_ns >= bound_ns(end, path);
 }
 
+/* Nothing signalled is out. What is leaves no trace, so something that does is sent after it. */
+static bool is_to_be_probed(const struct repair_end *end, const struct repair_path *path)
+{
+	uint64_t quiet_ns = end->now_ns - last_sign_ns(path);
+	uint64_t bound_ns = end->limits.stall_ms * NS_PER_MS;
+
+	return (wrq_out(&path->sq) > 0 && quiet_ns >= bound_ns / PROBE_PART) ||
+	       (end->role->waits(end) && quiet_ns >= bound_ns);
+}
+
 void stall_tick(struct repair_end *end, unsigned int p)
 {
 	struct repair_path *path = &end->paths[p];
@@ -61,8 +72,7 @@ void stall_tick(struct repair_end *end, unsigned int p)
 		return;
 	}
 	if (path->sq.signalled_out == 0) {
-		if ((wrq_out(&path->sq) > 0 || end->role->waits(end)) &&
-		    end->now_ns - last_sign_ns(path) >= end->limits.stall_ms * NS_PER_MS) {
+		if (is_to_be_probed(end, path)) {
 			end->role->probe(end, p);
 			settle(path, end->now_ns);
 		}

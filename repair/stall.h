@@ -20,8 +20,8 @@ struct repair_end;
  * A path may also be silent with nothing out: an HCA can acknowledge a write and die before it
  * places it, and then both ends wait for the other. So while an end waits for its peer, each of its
  * paths that gave no sign for stall_ms is probed with something signalled, whose completion is (1).
- * So is a path that has only items without a completion out (entries, words, copies): where the HCA
- * reports nothing either, it is found after twice stall_ms.
+ * So is, after a quarter of that, a path that has only items without a completion out (entries,
+ * words, copies): where the HCA reports nothing either, it is found about as soon as any other.
  *
  * A slow receiver never makes a stall: completions come from the peer's HCA, and receives are
  * posted for every piece that may be out (RECV_WRS).

@@ -678,6 +678,30 @@ static void test_probe_while_waiting(void **state)
 	assert_int_equal(fake_last_report(REPAIR_REPORT_FAULT)->cause, CAUSE_STALL);
 }
 
+/* What was copied makes no completion: it is seen to early, so the path is asked about in time. */
+static void test_probe_behind_copies(void **state)
+{
+	uint64_t seq;
+
+	(void)state;
+	fake.copy_bytes = 100;
+	clear_to_send(1, 100, 1);
+	assert_int_equal(send_bytes(100, &seq), 0);
+	repair_end_tick(&tx.end, 5ull * MS); /* takes the time of the post */
+	repair_end_tick(&tx.end, 50ull * MS);
+	assert_int_equal(fake.marker_count, 0);
+	repair_end_tick(&tx.end, 55ull * MS); /* a quarter of stall_ms */
+	assert_int_equal(fake.marker_count, 1);
+	assert_int_equal(fake.markers[0].path, 0);
+	repair_end_tick(&tx.end, 254ull * MS);
+	assert_int_equal(fake.ask_count, 0);
+	repair_end_tick(&tx.end, 255ull * MS);
+	assert_int_equal(fake.ask_count, 1);
+	repair_end_answered(&tx.end, 256ull * MS);
+	assert_int_equal(tx.end.paths[0].state, PATH_FENCING);
+	assert_int_equal(fake_last_report(REPAIR_REPORT_FAULT)->cause, CAUSE_STALL);
+}
+
 /* Other paths work, but not for this buffer: that ends as well. */
 static void test_no_path_with_keys(void **state)
 {
@@ -742,6 +766,7 @@ int main(void)
 		cmocka_unit_test_setup(test_close_too_early, setup),
 		cmocka_unit_test_setup(test_send_after_close, setup),
 		cmocka_unit_test_setup(test_probe_while_waiting, setup),
+		cmocka_unit_test_setup(test_probe_behind_copies, setup),
 		cmocka_unit_test_setup(test_no_path_with_keys, setup),
 		cmocka_unit_test_setup(test_no_probe_when_idle, setup),
 	};
