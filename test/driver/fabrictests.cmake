@@ -107,8 +107,8 @@ driver_fabric(reopen_receiver 60 --op stream --rails 2 --rate 400 --sizes 8M --i
 	--fault-iter 50 --fault "cut host=1 rail=1 bytes=100000")
 driver_fabric(reopen_both 60 --op allreduce --proto mix --channels 2 --rails 3 --rate 400 --sizes 8M
 	--iters 60 --reg-churn ${fast}
-	--fault-iter 3 --fault "nic_death host=0 rail=0 bytes=100000"
-	--fault "unplug host=1 rail=0 ms=20" --fault "unplug host=1 rail=1 bytes=200000"
+	--fault-iter 3 --fault "unplug host=1 rail=1 bytes=200000" --fault-at-phase 20
+	--fault "nic_death host=0 rail=0" --fault "unplug host=1 rail=0 ms=20"
 	--fault-iter 6 --fault "heal host=0 rail=0" --fault "heal host=1 rail=0"
 	--fault "heal host=1 rail=1"
 	--fault-iter 50 --fault "cut host=0 rail=2 bytes=100000"
