@@ -4,10 +4,6 @@
 #include "include/log.h"
 #include "repair/share.h"
 
-enum {
-	TINY_WAIT_BYTES = 128 << 10 /* a few us of a fast rail: less is not worth another one */
-};
-
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
 	return (value + unit - 1) / unit * unit;
@@ -88,28 +84,12 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 
 int plan_pick_tiny(const struct repair_path *paths, unsigned int path_count)
 {
-	uint64_t best_bytes = 0;
-	int best = -1;
-
 	for (unsigned int i = 0; i < path_count; i++) {
-		uint64_t bytes;
-
-		if (paths[i].state != PATH_UP || !wrq_has_room(&paths[i].sq)) {
-			continue;
-		}
-		if (path_count == 1) {
-			return 0;
-		}
-		bytes = share_load_bytes(&paths[i]);
-		if (bytes < TINY_WAIT_BYTES) {
+		if (paths[i].state == PATH_UP && wrq_has_room(&paths[i].sq)) {
 			return (int)i;
 		}
-		if (best < 0 || bytes < best_bytes) {
-			best = (int)i;
-			best_bytes = bytes;
-		}
 	}
-	return best;
+	return -1;
 }
 
 unsigned int plan_usable_count(const struct repair_path *paths, unsigned int path_count,

@@ -35,7 +35,8 @@ int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned
 
 /**
  * Path for a few bytes that someone waits for (clear-to-send entry, acknowledgement): the first one
- * that is UP, has room and does not make them wait behind much, else the least loaded. -1: none.
+ * that is UP and has room, however loaded: entries are used in order, and on one path they arrive
+ * so. -1: none.
  */
 int plan_pick_tiny(const struct repair_path *paths, unsigned int path_count);
 
