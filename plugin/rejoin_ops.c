@@ -121,3 +121,31 @@ bool rejoin_op_key(void *ctx, unsigned int p, void *cookie, uint32_t *rkey)
 	*rkey = ib_mr_rkey(memory->mr, rail);
 	return true;
 }
+
+struct hint {
+	bool (*is_meant)(const struct comm_path *path, const void *arg);
+	const void *arg;
+};
+
+static void hint_comm(struct comm *comm, void *arg)
+{
+	const struct hint *hint = arg;
+	uint64_t now_ns;
+
+	lock_take(&comm->lock);
+	now_ns = clock_mono_ns();
+	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
+		if (hint->is_meant(&comm->paths[p], hint->arg)) {
+			repair_rejoin_hint(&comm->end, p, now_ns);
+		}
+	}
+	comm_unlock(comm);
+}
+
+void rejoin_hint_all(bool (*is_meant)(const struct comm_path *path, const void *arg),
+		     const void *arg)
+{
+	struct hint hint = {.is_meant = is_meant, .arg = arg};
+
+	comm_for_each(hint_comm, &hint);
+}

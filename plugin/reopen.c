@@ -5,8 +5,8 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "plugin/comm.h"
+#include "plugin/rejoin_ops.h"
 #include "plugin/runtime.h"
-#include "repair/rejoin.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,20 +44,11 @@ static void leave_paths(struct comm *comm, void *arg)
 	comm_unlock(comm);
 }
 
-/* Paths that wait for their next attempt need not. */
-static void hint_paths(struct comm *comm, void *arg)
+static bool is_on_card(const struct comm_path *path, const void *arg)
 {
 	const struct ib_rail *rail = arg;
-	uint64_t now_ns;
 
-	lock_take(&comm->lock);
-	now_ns = clock_mono_ns();
-	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
-		if (comm->paths[p].rail->first == rail->first) {
-			repair_rejoin_hint(&comm->end, p, now_ns);
-		}
-	}
-	comm_unlock(comm);
+	return path->rail->first == rail->first;
 }
 
 /* What was watched may be the last that holds the old device: closing it is not for the loop. */
@@ -120,7 +111,7 @@ static int reopen(struct ib_rail *rail)
 	if (oob_loop_post(rt->loop, watch_anew, &rt->watches[rail->first])) {
 		LOG_WARN("%s: out of memory, its events are not watched any more", rail->label);
 	}
-	comm_for_each(hint_paths, rail);
+	rejoin_hint_all(is_on_card, rail);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "plugin/comm.h"
 #include "plugin/connect.h"
 #include "plugin/listen.h"
+#include "plugin/rejoin_ops.h"
 #include "plugin/runtime.h"
 #include "plugin/setup.h"
 #include "repair/rejoin.h"
@@ -210,22 +211,12 @@ static bool concerns(const struct rail_fault *fault, const struct comm_path *pat
 	return false;
 }
 
-/* The port is back, or its address: paths that are down on it need not wait for their next attempt.
- */
-static void hint_paths(struct comm *comm, void *arg)
+/* The port is back, or its address. */
+static bool is_back(const struct comm_path *path, const void *arg)
 {
 	const struct rail_fault *back = arg;
-	uint64_t now_ns;
 
-	lock_take(&comm->lock);
-	now_ns = clock_mono_ns();
-	for (unsigned int p = 0; comm->state == COMM_READY && p < comm->path_count; p++) {
-		if (comm->paths[p].rail->port == back->event.port &&
-		    ib_rail_device_is(comm->paths[p].rail, back->device)) {
-			repair_rejoin_hint(&comm->end, p, now_ns);
-		}
-	}
-	comm_unlock(comm);
+	return path->rail->port == back->event.port && ib_rail_device_is(path->rail, back->device);
 }
 
 static void fault_paths(struct comm *comm, void *arg)
@@ -256,7 +247,7 @@ void watch_device_event(void *arg)
 			 fault.event.port);
 		if (fault.event.kind == IB_EVENT_PORT_UP ||
 		    fault.event.kind == IB_EVENT_GID_CHANGE) {
-			comm_for_each(hint_paths, &fault);
+			rejoin_hint_all(is_back, &fault);
 			runtime_repair_begins();
 		} else if (fault.event.cause != CAUSE_NONE) {
 			comm_for_each(fault_paths, &fault);
