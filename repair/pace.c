@@ -123,7 +123,7 @@ static void compare(struct repair_end *end, const struct pace *pace, uint64_t *m
 /* Into the means, and then so that the fastest path has PACE_UNIT again. */
 static void rate(struct repair_end *end, const struct pace *pace, const uint64_t *marks)
 {
-	uint64_t best = 1;
+	uint32_t best = 0;
 
 	for (unsigned int p = 0; p < end->path_count; p++) {
 		struct repair_path *path = &end->paths[p];
@@ -138,7 +138,7 @@ static void rate(struct repair_end *end, const struct pace *pace, const uint64_t
 	for (unsigned int p = 0; p < end->path_count; p++) {
 		struct repair_path *path = &end->paths[p];
 
-		if (path->rating) {
+		if (best > 0 && path->rating > 0) {
 			path->rating = (uint32_t)(path->rating * (uint64_t)PACE_UNIT / best);
 			path->rating += path->rating == 0; /* 0 is not known */
 		}
