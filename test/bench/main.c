@@ -2,8 +2,8 @@
 #include "include/clock.h"
 #include "test/bench/bench.h"
 #include "test/bench/peers.h"
+#include "test/fabric/fabric_ctl.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -96,32 +96,18 @@ static _Noreturn void rank_main(const struct bench_options *opt, struct bench_sh
 	_exit(0);
 }
 
-static void remove_dir(const char *name)
-{
-	DIR *dir = opendir(name);
-	const struct dirent *entry;
-
-	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] != '.') {
-			unlinkat(dirfd(dir), entry->d_name, 0);
-		}
-	}
-	if (dir) {
-		closedir(dir);
-	}
-	rmdir(name);
-}
-
 /* Both ranks of one plugin, from start to end. */
 static int run_pair(const struct bench_options *opt, struct bench_shared *shared)
 {
-	char dir[] = "/dev/shm/net_bench.XXXXXX";
+	char dir[128];
 	pid_t pids[2];
-	int err = 0;
+	int hold_fd;
+	int err;
 
 	memset(shared, 0, sizeof(*shared));
-	if (!mkdtemp(dir)) {
-		return -errno;
+	err = fabric_ctl_make_dir(dir, sizeof(dir), &hold_fd); /* gone with the last of us */
+	if (err) {
+		return err;
 	}
 	setenv("FABRIC_DIR", dir, 1);
 	for (int id = 0; id < 2; id++) {
@@ -144,7 +130,7 @@ static int run_pair(const struct bench_options *opt, struct bench_shared *shared
 			err = -EIO;
 		}
 	}
-	remove_dir(dir);
+	close(hold_fd);
 	return err;
 }
 
