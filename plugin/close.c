@@ -3,6 +3,7 @@
 
 #include "include/clock.h"
 #include "include/log.h"
+#include "plugin/ack_list.h"
 #include "plugin/comm.h"
 #include "plugin/core.h"
 #include "plugin/runtime.h"
@@ -223,6 +224,7 @@ static void say_closed(struct comm *comm)
 	}
 	comm->end.closing = true;
 	comm->state = COMM_CLOSED;
+	comm_give_requests(comm);
 	repair_end_forget(&comm->end); /* others choose rails, however long its own end takes */
 	comm_unlock(comm);
 	if (comm->link && is_known) {
@@ -235,6 +237,7 @@ void comm_close(struct comm *comm)
 	struct close_wait *wait = close_wait_create();
 
 	say_closed(comm);
+	ack_list_flush(); /* it may be on the list, which holds a reference */
 	comm_hide(comm);
 	comm->waiter = wait;
 	comm_put(comm);

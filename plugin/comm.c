@@ -3,6 +3,7 @@
 
 #include "include/clock.h"
 #include "include/log.h"
+#include "plugin/ack_list.h"
 #include "plugin/close.h"
 #include "plugin/listen.h"
 #include "plugin/runtime.h"
@@ -200,8 +201,24 @@ struct request *comm_take_request(struct comm *comm, enum request_type type, str
 			comm->request_hint = (comm->request_hint + i + 1) % REQUESTS_MAX;
 			*request = (struct request){
 				.comm = comm, .type = type, .busy = true, .memory = memory};
+			ack_list_expect();
 			return request;
 		}
 	}
 	return NULL;
+}
+
+void comm_give_request(struct request *request)
+{
+	request->busy = false;
+	ack_list_unexpect();
+}
+
+void comm_give_requests(struct comm *comm)
+{
+	for (unsigned int i = 0; i < REQUESTS_MAX; i++) {
+		if (comm->requests[i].busy) {
+			comm_give_request(&comm->requests[i]);
+		}
+	}
 }

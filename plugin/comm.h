@@ -137,9 +137,9 @@ struct comm {
 		struct repair_rx rx;
 	};
 
-	/* receiver, plugin/ack_timer.c: owner: whoever puts it on the list, or took it off */
+	/* receiver, plugin/ack_list.c: owner: whoever puts it on the list, or took it off */
 	struct comm *ack_next;
-	unsigned int ack_refused_count; /* lock; since the last tick */
+	uint32_t ack_turn;
 
 	struct request requests[REQUESTS_MAX]; /* lock */
 	unsigned int request_hint;             /* lock */
@@ -183,6 +183,10 @@ int comm_send(struct comm *comm, struct frame *frame);
 
 /** A free request slot, marked busy; NULL when all are in use. Lock held. */
 struct request *comm_take_request(struct comm *comm, enum request_type type, struct memory *memory);
+/** It is done, or never was. Lock held. */
+void comm_give_request(struct request *request);
+/** All that are left, when NCCL closes the comm. Lock held. */
+void comm_give_requests(struct comm *comm);
 
 const char *comm_peer_name(const struct comm *comm);
 

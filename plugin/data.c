@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "include/clock.h"
 #include "include/log.h"
+#include "plugin/ack_list.h"
 #include "plugin/comm.h"
 #include "plugin/core.h"
 #include "plugin/flush.h"
@@ -53,13 +54,14 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 		/* The entry would be there by itself; look for faults while NCCL asks again. What
 		 * was sent is looked after by test. */
 		comm_progress(comm, comm->end.now_ns);
-		req->busy = false;
+		comm_give_request(req);
 		rc = comm_error(comm);
 		goto unlock;
 	}
 	*request = req;
 unlock:
 	comm_unlock(comm);
+	ack_list_turn();
 	return rc;
 }
 
@@ -104,13 +106,14 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 		comm_progress(comm, comm->end.now_ns);
 	}
 	if (rc) {
-		req->busy = false;
+		comm_give_request(req);
 		rc = rc == -EAGAIN ? 0 : comm_error(comm);
 		goto unlock;
 	}
 	*request = req;
 unlock:
 	comm_unlock(comm);
+	ack_list_turn();
 	return rc;
 }
 
@@ -203,7 +206,7 @@ int plugin_test(void *request, int *done, int *sizes)
 
 	lock_take(&comm->lock);
 	if (look(comm, req, &size_bytes)) {
-		req->busy = false;
+		comm_give_request(req);
 		*done = 1;
 	} else {
 		rc = comm_error(comm);
@@ -213,6 +216,7 @@ int plugin_test(void *request, int *done, int *sizes)
 		}
 	}
 	comm_unlock(comm);
+	ack_list_turn();
 	if (*done && sizes) {
 		sizes[0] = (int)size_bytes;
 	}

@@ -132,8 +132,10 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 	req = rc ? NULL : comm_take_request(comm, REQUEST_FLUSH, memory);
 	if (req) {
 		rc = post_reads(comm, req, data[last], clock_mono_ns());
-		req->busy = rc == 0;
 		*request = rc ? NULL : req;
+	}
+	if (req && rc) {
+		comm_give_request(req);
 	}
 	comm_unlock(comm);
 	return rc;

@@ -2,7 +2,6 @@
 #include "plugin/runtime.h"
 
 #include "include/log.h"
-#include "plugin/ack_timer.h"
 #include "plugin/events.h"
 
 #include <errno.h>
@@ -120,7 +119,6 @@ static void stop_watches(void *arg)
 	struct runtime *rt = arg;
 
 	oob_timer_set(rt->loop, &rt->tick, 0);
-	ack_timer_stop(rt);
 	for (unsigned int i = 0; i < rt->rails->count; i++) {
 		runtime_unwatch(rt, &rt->watches[i]);
 	}

@@ -38,7 +38,6 @@ struct runtime {
 	struct worker *rail_workers[RAILS_MAX]; /* fences */
 	struct oob_timer tick;                  /* loop thread */
 	uint32_t tick_ms;                       /* loop thread; its period */
-	struct oob_timer ack_timer;             /* loop thread */
 	struct device_watch watches[RAILS_MAX]; /* loop thread; by first rail */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "include/clock.h"
 #include "include/log.h"
-#include "plugin/ack_timer.h"
+#include "plugin/ack_list.h"
 #include "plugin/comm.h"
 #include "plugin/connect.h"
 #include "plugin/listen.h"
@@ -261,8 +261,7 @@ void watch_device_event(void *arg)
 
 struct tick {
 	uint32_t step_ms;
-	bool repairing;                 /* some comm */
-	unsigned int ack_refused_count; /* all comms */
+	bool repairing; /* some comm */
 };
 
 /* The connector gives up by itself; an acceptor whose connector fell silent does so here. */
@@ -287,8 +286,6 @@ static void tick_comm(struct comm *comm, void *arg)
 	if (comm->state == COMM_READY) {
 		comm_progress(comm, now_ns);
 		repair_end_tick(&comm->end, now_ns);
-		tick->ack_refused_count += comm->ack_refused_count;
-		comm->ack_refused_count = 0;
 		tick->repairing = tick->repairing || (repair_end_is_repairing(&comm->end) &&
 						      !comm->end.failed && !comm->end.peer_closed);
 	}
@@ -309,7 +306,7 @@ void watch_tick(void *arg)
 	struct tick tick = {.step_ms = rt->tick_ms};
 
 	comm_for_each(tick_comm, &tick);
-	ack_timer_tick(rt, tick.ack_refused_count);
+	ack_list_flush();
 	rt->tick_ms = tick.repairing ? TICK_FAST_MS : TICK_SLOW_MS;
 	oob_timer_set(rt->loop, &rt->tick, rt->tick_ms);
 }

@@ -3,7 +3,7 @@
 #include "include/clock.h"
 #include "include/log.h"
 #include "include/nccl_net.h"
-#include "plugin/ack_timer.h"
+#include "plugin/ack_list.h"
 #include "plugin/comm.h"
 #include "plugin/rejoin_ops.h"
 #include "plugin/runtime.h"
@@ -25,11 +25,7 @@ enum {
 	LARGE_BYTES = 16384,  /* less is gone before anybody could take it into account */
 	ALONE_BYTES =
 		4 << 20, /* a fraction of a ms again after a failure, 0.4 s to the stall clock */
-	/* Larger messages are few, and a sender of them waits for its buffers. */
-	ACK_WAIT_BYTES = 65536,
-	/* What a wait in vain costs is 64 messages' time at first, in the end that of none. */
-	ACK_EAGER_MIN = 64,
-	ACK_EAGER_MAX = 65536,
+	ACK_LARGE_BYTES = 65536, /* a sender of larger ones soon waits for its buffers */
 };
 
 /*
@@ -53,9 +49,7 @@ void comm_repair_limits(const struct comm *comm, struct repair_limits *out)
 		.alone_bytes = cfg->piece_bytes > ALONE_BYTES ? cfg->piece_bytes : ALONE_BYTES,
 		.uncut_whole = !is_routed(comm, cfg->ib_adaptive_routing),
 		.large_bytes = LARGE_BYTES,
-		.ack_wait_bytes = ACK_WAIT_BYTES,
-		.ack_eager_min = ACK_EAGER_MIN,
-		.ack_eager_max = ACK_EAGER_MAX,
+		.ack_large_bytes = ACK_LARGE_BYTES,
 		.reap_ms = REAP_MS,
 		.fence_ms = FENCE_MS,
 		.no_path_ms = (uint32_t)cfg->no_path_ms,
@@ -207,7 +201,7 @@ static int op_post_ack(void *ctx, unsigned int p, uint64_t next_seq, uint64_t wr
 
 static bool op_ack_later(void *ctx)
 {
-	return ack_timer_add(ctx);
+	return ack_list_add(ctx);
 }
 
 static int op_post_marker(void *ctx, unsigned int p, uint64_t wr_id)

@@ -80,8 +80,8 @@ struct repair_ops {
 			bool signalled);
 	int (*post_ack)(void *ctx, unsigned int path, uint64_t next_seq, uint64_t wr_id,
 			bool signalled);
-	/* An acknowledgement waits (repair/ack.h): call repair_rx_ack_round() each millisecond or
-	 * so from now on, while it returns true. False: no, so it is posted at once. */
+	/* An acknowledgement waits (repair/ack.h): call repair_rx_ack_round() every so often from
+	 * now on, while it returns true. False: nobody would, so it is posted at once. */
 	bool (*ack_later)(void *ctx);
 	/* Zero bytes, signalled, to anywhere valid: probes a path, or is the last of a QP in ERR.
 	 */
@@ -143,9 +143,7 @@ struct repair_limits {
 	uint64_t alone_bytes;     /* the same where there is one path to go */
 	bool uncut_whole;         /* a larger message of one piece goes like a small one */
 	uint32_t large_bytes;     /* items from here on are told to other comms (repair/share.h) */
-	uint64_t ack_wait_bytes;  /* a larger message is acknowledged at once */
-	uint32_t ack_eager_min;   /* so many messages are, before one waits (repair/ack.h) */
-	uint32_t ack_eager_max;   /* after many waits in vain */
+	uint64_t ack_large_bytes; /* fewer larger messages are unacknowledged (repair/ack.h) */
 	uint32_t reap_ms;         /* a QP in ERR that has not flushed by then is RESET */
 	uint32_t fence_ms;      /* an HCA that has not answered by then fails the comm; 0: never */
 	uint32_t no_path_ms;    /* hold this long without any path, while the peer answers */

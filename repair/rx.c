@@ -37,12 +37,10 @@ static void post_recvs(struct repair_rx *rx, unsigned int p)
 	}
 }
 
-/* With each piece: an acknowledgement of what was before may leave in between. */
 static void note_size(struct repair_rx *rx, uint64_t size_bytes)
 {
-	if (size_bytes > rx->end.limits.ack_wait_bytes) {
-		rx->pace.is_due = true;
-	}
+	rx->pace.count_max =
+		size_bytes > rx->end.limits.ack_large_bytes ? ACK_LARGE_MAX : ACK_MSGS_MAX;
 }
 
 static void enter_whole(struct repair_rx *rx, unsigned int p, struct wire_imm imm,
@@ -153,10 +151,9 @@ static void rx_reconcile(struct repair_end *end, unsigned int path, const struct
 }
 
 /* On its way, or lost with its path. */
-static void note_told(struct repair_rx *rx, uint64_t next_seq, enum ack_carrier carrier)
+static void note_told(struct repair_rx *rx, uint64_t next_seq)
 {
 	if (next_seq > rx->acked_seq) {
-		ack_told(&rx->pace, next_seq - rx->acked_seq, carrier);
 		rx->acked_seq = next_seq;
 	}
 }
@@ -180,7 +177,7 @@ static bool post_cts(struct repair_rx *rx, struct repair_rx_slot *slot)
 	}
 	slot->cts_wanted = false;
 	slot->cts_path = (int8_t)p;
-	note_told(rx, wire_cts_acks(&rx->cts[item.slot].l0), ACK_BY_ENTRY);
+	note_told(rx, wire_cts_acks(&rx->cts[item.slot].l0));
 	repair_end_posted(&rx->end, (unsigned int)p, item, rc);
 	return true;
 }
@@ -196,7 +193,7 @@ static void post_ack_on(struct repair_rx *rx, unsigned int p, bool signalled)
 	if (rc == -EAGAIN) {
 		return;
 	}
-	note_told(rx, next_seq, ACK_BY_WORD);
+	note_told(rx, next_seq);
 	repair_end_posted(&rx->end, p, item, rc);
 }
 
@@ -211,11 +208,12 @@ static void post_ack(struct repair_rx *rx)
 
 static bool may_wait(struct repair_rx *rx)
 {
-	if (!ack_may_wait(&rx->pace, rx->book.next_seq - rx->acked_seq)) {
+	if (!repair_rx_ack_may_wait(rx)) {
 		return false;
 	}
 	if (!rx->pace.is_listed) {
 		rx->pace.is_listed = rx->end.ops->ack_later(rx->end.ctx);
+		rx->pace.round_seq = rx->acked_seq;
 	}
 	return rx->pace.is_listed;
 }
@@ -284,20 +282,18 @@ static void rx_tell_keys(const struct repair_end *end, unsigned int p, struct fr
 	}
 }
 
-bool repair_rx_ack_round(struct repair_rx *rx, uint64_t now_ns)
+bool repair_rx_ack_round(struct repair_rx *rx, bool is_last, uint64_t now_ns)
 {
 	struct ack_pace *pace = &rx->pace;
 
 	repair_end_at(&rx->end, now_ns);
-	if (rx->end.failed || rx->book.next_seq == rx->acked_seq) {
-		pace->is_listed = false;
-	} else if (pace->round_seq != rx->acked_seq) {
-		pace->round_seq = rx->acked_seq; /* it may be here since a moment ago */
-	} else {
-		pace->is_listed = false;
-		post_ack(rx); /* should it find no path, the pump does not wait any more either */
-		ack_was_in_vain(pace, &rx->end.limits);
+	if (!rx->end.failed && rx->book.next_seq > rx->acked_seq &&
+	    (is_last || pace->round_seq == rx->acked_seq)) {
+		post_ack(rx); /* else what waits may be here since a moment ago */
 	}
+	pace->round_seq = rx->acked_seq;
+	/* Should it have found no path or no room, the next round tries again. */
+	pace->is_listed = !rx->end.failed && rx->book.next_seq > rx->acked_seq;
 	return pace->is_listed;
 }
 
@@ -325,7 +321,7 @@ void repair_rx_init(struct repair_rx *rx, const struct repair_ops *ops, void *ct
 	memset(rx, 0, sizeof(*rx));
 	repair_end_init(&rx->end, &rx_role, ops, ctx, limits);
 	book_init(&rx->book);
-	ack_init(&rx->pace, limits);
+	rx->pace.count_max = ACK_MSGS_MAX;
 	rx->cts = cts;
 	rx->records = records;
 	rx->released_seq = 1;

@@ -60,10 +60,16 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
 		   uint64_t *seq);
 
 /**
- * A round of the caller's timer, after ops->ack_later() took this end: posts what waits since the
- * last one. False: nothing waits any more, no further rounds until ops->ack_later().
+ * After ops->ack_later() took this end: posts what has waited since the last round or, where
+ * is_last says that nobody may call for long, whatever waits. False: nothing waits any more, no
+ * further rounds until ops->ack_later().
  */
-bool repair_rx_ack_round(struct repair_rx *rx, uint64_t now_ns);
+bool repair_rx_ack_round(struct repair_rx *rx, bool is_last, uint64_t now_ns);
+
+static inline bool repair_rx_ack_may_wait(const struct repair_rx *rx)
+{
+	return rx->book.next_seq - rx->acked_seq < rx->pace.count_max;
+}
 
 /** True when the book has all of message seq; *size_bytes is what came, *path_mask who brought it.
  */
@@ -80,14 +86,13 @@ static inline bool repair_rx_done(const struct repair_rx *rx, uint64_t seq, uint
 
 /**
  * Nothing for the pump after completions were entered: no entry is wanted, and what is to be
- * acknowledged may wait (this was one of ACK_POLLS_MAX looks). Receives are posted as they
- * complete.
+ * acknowledged may wait. Receives are posted as they complete.
  */
-static inline bool repair_rx_is_calm(struct repair_rx *rx)
+static inline bool repair_rx_is_calm(const struct repair_rx *rx)
 {
 	return rx->cts_seq >= rx->book.posted_seq &&
 	       (rx->book.next_seq == rx->acked_seq ||
-		(rx->pace.is_listed && ack_may_wait(&rx->pace, rx->book.next_seq - rx->acked_seq)));
+		(rx->pace.is_listed && repair_rx_ack_may_wait(rx)));
 }
 
 /** Free the slot of a done message. */

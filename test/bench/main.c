@@ -176,9 +176,6 @@ static int run_count(const struct bench_options *opt)
 {
 	struct bench_table *table = new_table(opt, "instructions");
 
-	/* All but the clock is much slower there: what waits for another call must not run out of
-	 * time, as it does not without. */
-	setenv("BRAID_ACK_DELAY_MS", "1000", 0);
 	return table ? bench_count_start(opt, table) : -ENOMEM;
 }
 
@@ -260,8 +257,7 @@ static int run_mode(const struct bench_options *opt, struct bench_shared *shared
 /* What a mode sets for itself is not for the next one. */
 static int run_mode_apart(const struct bench_options *opt, struct bench_shared *shared)
 {
-	static const char *const names[] = {"FABRIC_RAILS", "FABRIC_RATE_MBPS",
-					    "BRAID_ACK_DELAY_MS"};
+	static const char *const names[] = {"FABRIC_RAILS", "FABRIC_RATE_MBPS"};
 	enum {
 		NAMES = sizeof(names) / sizeof(names[0])
 	};

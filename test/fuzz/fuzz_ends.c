@@ -284,9 +284,7 @@ static const struct repair_limits limits = {.small_bytes = 1024,
 					    .piece_min_bytes = 4096,
 					    .window_bytes = 1 << 20,
 					    .alone_bytes = 16384,
-					    .ack_wait_bytes = 4096,
-					    .ack_eager_min = 1,
-					    .ack_eager_max = 2,
+					    .ack_large_bytes = 4096,
 					    .reap_ms = 200,
 					    .no_path_ms = 5000,
 					    .stall_ms = 500,
@@ -376,7 +374,7 @@ static void run_rx(struct reader *reader)
 				repair_rx_release(&rx, rx.released_seq);
 			}
 		} else if (raw[0] % 8 == 3 && rx.pace.is_listed) {
-			(void)repair_rx_ack_round(&rx, host.now_ns);
+			(void)repair_rx_ack_round(&rx, raw[1] & 1, host.now_ns);
 		} else {
 			common(&host, reader, raw[1]);
 		}

@@ -110,9 +110,7 @@ static void draw_small(struct sim_conf *c)
 {
 	struct rng rng = {rng_mix(c->seed + 0x632be59bd9b4e019ull)};
 
-	c->limits.ack_wait_bytes = rng_spread(&rng, 64, 8 * 1024);
-	c->limits.ack_eager_min = rng_range(&rng, 1, 4);
-	c->limits.ack_eager_max = rng_range(&rng, 4, 8);
+	c->limits.ack_large_bytes = rng_spread(&rng, 64, 8 * 1024);
 	c->no_rounds_permille = rng_chance(&rng, 300) ? 1000 : rng_chance(&rng, 300) ? 200 : 0;
 	c->copy_bytes = rng_chance(&rng, 300) ? 0 : rng_range(&rng, 1, NET_INLINE_BYTES);
 }

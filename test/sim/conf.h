@@ -99,7 +99,7 @@ struct sim_conf {
 	uint64_t fence_delay_ns;     /* at most, twice */
 	uint32_t no_flush_permille;  /* QPs that do not flush everything */
 	uint32_t copy_bytes;         /* a whole message up to this is inline */
-	uint32_t no_rounds_permille; /* no timer for acknowledgements that wait */
+	uint32_t no_rounds_permille; /* no rounds for acknowledgements that wait */
 	uint64_t poll_delay_ns;
 	uint32_t wcs_per_poll;
 	uint32_t key_hole_permille; /* buffers that are not registered on a path that may die */

@@ -348,7 +348,7 @@ static void ack_round(struct host *host)
 	struct sim *sim = host->sim;
 	uint64_t before = sim->rx.acked_seq;
 
-	host->has_rounds = repair_rx_ack_round(&sim->rx, sim->now_ns);
+	host->has_rounds = repair_rx_ack_round(&sim->rx, rng_chance(&sim->rng, 200), sim->now_ns);
 	if (host->has_rounds) {
 		sim_push(sim, (struct ev){.at_ns = sim->now_ns + ROUND_NS,
 					  .type = EV_ACK_ROUND,

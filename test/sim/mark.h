@@ -22,7 +22,7 @@
 	X(CTS_THERE, "an entry of a lost path had arrived and was not repeated")                   \
 	X(ACK_AGAIN, "an acknowledgement was posted again to probe a silent path")                 \
 	X(ACK_WAITS, "an acknowledgement waited for an entry")                                     \
-	X(ACK_LATE, "one waited in vain and was posted by the timer")                              \
+	X(ACK_LATE, "one waited in vain and was posted in a round")                                \
 	X(ENTRY_ACKS, "an entry acknowledged what no word had")                                    \
 	X(ACK_AND_CTS_LOST, "an entry was lost that acknowledged what nothing else had yet")       \
 	X(FENCED_ACKS, "FENCED acknowledged what no word had")                                     \

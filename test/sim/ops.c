@@ -136,7 +136,7 @@ static int op_post_ack(void *ctx, unsigned int path, uint64_t next_seq, uint64_t
 	return post_inline(host, path, &wr);
 }
 
-/* The timer may not run. A round may be due at any time, also right now. */
+/* Nobody may call. A round may be due at any time, also right now. */
 static bool op_ack_later(void *ctx)
 {
 	struct host *host = ctx;

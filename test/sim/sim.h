@@ -45,7 +45,7 @@ struct host {
 	uint32_t refused_mask; /* types of frames that the full link did not take */
 	uint32_t back_mask;    /* paths that came back once */
 	bool closed, killed, user_done, told_closed;
-	bool has_rounds; /* one of the timer for acknowledgements is due */
+	bool has_rounds; /* one for acknowledgements is due */
 	enum cause failed;
 	const char *failed_detail;
 };
@@ -116,7 +116,7 @@ void sim_disturb(struct sim *sim, uint64_t until_ns);
 #define SIM_MARK(sim, name) ((sim)->marks[MARK_##name / 64] |= 1ull << MARK_##name % 64)
 
 enum {
-	ROUND_NS = 1000000 /* of the timer for acknowledgements that wait */
+	ROUND_NS = 1000000 /* between two for acknowledgements that wait */
 };
 
 /* host.c */

@@ -27,20 +27,6 @@ static void arrive(uint32_t len)
 	repair_rx_release(&rx, rx.book.next_seq - 1);
 }
 
-/* What was posted has been sent. */
-static void complete_all(void)
-{
-	for (unsigned int i = 0; i < fake.cts_count + fake.ack_count; i++) {
-		const struct fake_post *log =
-			i < fake.cts_count ? &fake.cts[i] : &fake.acks[i - fake.cts_count];
-
-		if (log->signalled && wrq_knows(&rx.end.paths[0].sq, (uint32_t)log->wr_id)) {
-			fake_complete(&rx.end, log->wr_id, CAUSE_NONE, 2);
-		}
-	}
-	fake.cts_count = 0;
-}
-
 /* One message after the other, each receive posted as soon as the last one is done. */
 static void stream(unsigned int count)
 {
@@ -55,7 +41,7 @@ static bool waits(void)
 	return rx.book.next_seq > rx.acked_seq;
 }
 
-/* Three paths, one receive posted, and as many messages as are acknowledged at once at first. */
+/* Three paths, one receive posted. */
 static int setup(void **state)
 {
 	(void)state;
@@ -67,36 +53,22 @@ static int setup(void **state)
 	return 0;
 }
 
-static int setup_streaming(void **state)
-{
-	setup(state);
-	stream(fake_limits.ack_eager_min);
-	assert_int_equal(fake.ack_count, fake_limits.ack_eager_min);
-	fake.ack_count = 0;
-	return 0;
-}
-
-/* At once until there is a stream, then with the entries. */
-static void test_entries_take_over(void **state)
+/* With the entries of the next receives, from the first one on. */
+static void test_entries_carry(void **state)
 {
 	(void)state;
-	for (unsigned int i = 1; i <= fake_limits.ack_eager_min; i++) {
-		stream(1);
-		assert_int_equal(fake.ack_count, i);
-		assert_int_equal(fake.later_count, 0);
-	}
 	arrive(100);
 	assert_true(waits());
 	assert_int_equal(fake.later_count, 1);
 	post();
 	assert_false(waits());
 	stream(100);
-	assert_int_equal(fake.ack_count, fake_limits.ack_eager_min);
+	assert_int_equal(fake.ack_count, 0);
 	assert_int_equal(fake.later_count, 1); /* it is on the list */
 	assert_true(wire_cts_acks(&cts[wire_slot(rx.book.posted_seq - 1)].l0) == rx.acked_seq);
 }
 
-/* Without a timer nothing waits. */
+/* Where nobody would call nothing waits. */
 static void test_no_rounds(void **state)
 {
 	(void)state;
@@ -123,23 +95,6 @@ static void test_many(void **state)
 	assert_true(fake.acks[0].value == rx.book.next_seq);
 }
 
-/* NCCL asks for other receives and posts none. */
-static void test_polls(void **state)
-{
-	(void)state;
-	for (unsigned int round = 1; round < 3; round++) {
-		arrive(100);
-		for (unsigned int i = 1; i < ACK_POLLS_MAX - 1; i++) {
-			repair_end_pump(&rx.end, 3);
-			assert_int_equal(fake.ack_count, round - 1);
-		}
-		repair_end_pump(&rx.end, 3);
-		assert_int_equal(fake.ack_count, round);
-		post();
-	}
-	assert_int_equal(rx.pace.eager_left, 0); /* nobody had to wait long */
-}
-
 /* Nobody has to be asked to post anything while all that is left may wait. */
 static void test_calm(void **state)
 {
@@ -147,72 +102,95 @@ static void test_calm(void **state)
 	assert_true(repair_rx_is_calm(&rx));
 	arrive(100);
 	assert_true(repair_rx_is_calm(&rx));
-	for (unsigned int i = 1; repair_rx_is_calm(&rx); i++) {
-		assert_in_range(i, 1, ACK_POLLS_MAX);
-	}
-	repair_end_pump(&rx.end, 3);
-	assert_int_equal(fake.ack_count, 1);
 	fake.rc = -EAGAIN;
 	post();
 	assert_false(repair_rx_is_calm(&rx)); /* its entry is wanted */
 	fake.rc = 0;
 	repair_end_pump(&rx.end, 3);
 	assert_true(repair_rx_is_calm(&rx));
-	rx.pace.eager_left = 1;
+	fake.acks_wait = false;
+	assert_false(repair_rx_ack_round(&rx, true, 3));
 	fake.rc = -EAGAIN;
 	arrive(100);
 	assert_false(repair_rx_is_calm(&rx)); /* it may not wait */
 }
 
+/* Of large ones few. */
 static void test_large(void **state)
 {
 	(void)state;
-	arrive((uint32_t)fake_limits.ack_wait_bytes);
-	assert_true(waits());
-	post();
-	arrive((uint32_t)fake_limits.ack_wait_bytes + 1);
-	assert_false(waits());
+	for (unsigned int i = 1; i < ACK_MSGS_MAX; i++) {
+		post();
+	}
+	for (unsigned int i = 1; i < ACK_LARGE_MAX + 1; i++) {
+		arrive((uint32_t)fake_limits.ack_large_bytes);
+	}
+	assert_int_equal(fake.ack_count, 0);
+	arrive((uint32_t)fake_limits.ack_large_bytes + 1);
 	assert_int_equal(fake.ack_count, 1);
-	post();
-	arrive(100);
-	assert_true(waits());
+	for (unsigned int i = 1; i < ACK_LARGE_MAX; i++) {
+		arrive((uint32_t)fake_limits.ack_large_bytes + 1);
+		assert_true(waits());
+	}
+	arrive((uint32_t)fake_limits.ack_large_bytes + 1);
+	assert_false(waits());
+	assert_int_equal(fake.ack_count, 2);
 }
 
-/* A large one that comes in pieces is as large with its last piece as with its first. */
+/* One that comes in pieces is one, and as large with its last piece as with its first. */
 static void test_large_in_pieces(void **state)
 {
-	uint64_t seq = rx.book.next_seq;
-
 	(void)state;
-	for (unsigned int i = 0; i < 3; i++) {
-		struct wire_imm imm = {WIRE_IMM_RECORD, 1, (uint8_t)i, (uint16_t)seq};
+	for (unsigned int i = 0; i < 3 * ACK_LARGE_MAX; i++) {
+		uint64_t seq = rx.book.next_seq;
+		unsigned int piece = i % 3;
+		struct wire_imm imm = {WIRE_IMM_RECORD, 1, (uint8_t)piece, (uint16_t)seq};
 		struct repair_wc wc = {.wr_id = fake.recv_wr_id[0], .imm = wire_imm_pack(imm)};
 
-		records[wire_record_idx(seq, i)] = (struct wire_record){.seq = seq,
-									.total_bytes = 3072,
-									.offset_bytes = i * 1024u,
-									.len_bytes = 1024,
-									.epoch = 1,
-									.piece = (uint16_t)i,
-									.pieces = 3};
+		if (i == 0) {
+			post();
+		}
+		records[wire_record_idx(seq, piece)] =
+			(struct wire_record){.seq = seq,
+					     .total_bytes = 3072,
+					     .offset_bytes = piece * 1024u,
+					     .len_bytes = 1024,
+					     .epoch = 1,
+					     .piece = (uint16_t)piece,
+					     .pieces = 3};
 		repair_end_completed(&rx.end, &wc, 2);
 		repair_end_pump(&rx.end, 2);
-		assert_int_equal(fake.ack_count, i == 2);
+		assert_int_equal(fake.ack_count, i == 3 * ACK_LARGE_MAX - 1);
 	}
 }
 
-/* Nobody calls: the second round finds what the first had seen. */
+/* What has waited for a whole round leaves. */
 static void test_rounds(void **state)
 {
 	(void)state;
 	arrive(100);
-	assert_true(repair_rx_ack_round(&rx, 3));
-	assert_int_equal(fake.ack_count, 0);
 	post(); /* carries it */
 	arrive(100);
-	assert_true(repair_rx_ack_round(&rx, 4)); /* another one */
+	assert_true(repair_rx_ack_round(&rx, false, 3)); /* another one, since a moment ago */
 	assert_int_equal(fake.ack_count, 0);
-	assert_false(repair_rx_ack_round(&rx, 5));
+	assert_false(repair_rx_ack_round(&rx, false, 4));
+	assert_int_equal(fake.ack_count, 1);
+	assert_false(waits());
+	post();
+	arrive(100);
+	assert_int_equal(fake.later_count, 2); /* on the list again, and nothing came since */
+	assert_false(repair_rx_ack_round(&rx, false, 5));
+	assert_int_equal(fake.ack_count, 2);
+}
+
+/* Nobody calls for long: all leaves. */
+static void test_last_round(void **state)
+{
+	(void)state;
+	arrive(100);
+	post();
+	arrive(100);
+	assert_false(repair_rx_ack_round(&rx, true, 3));
 	assert_int_equal(fake.ack_count, 1);
 	assert_false(waits());
 }
@@ -222,59 +200,35 @@ static void test_rounds_end(void **state)
 	(void)state;
 	arrive(100);
 	post();
-	assert_false(repair_rx_ack_round(&rx, 3));
+	assert_false(repair_rx_ack_round(&rx, false, 3));
 	assert_int_equal(fake.ack_count, 0);
 	arrive(100);
 	assert_int_equal(fake.later_count, 2); /* on the list again */
 }
 
-static void wait_in_vain(void)
-{
-	arrive(100);
-	assert_true(waits());
-	while (repair_rx_ack_round(&rx, 3)) {
-	}
-	assert_false(waits());
-	post();
-	fake.ack_count = 0;
-}
-
-/* Each wait in vain doubles how many leave at once, up to the bound. */
-static void test_in_vain(void **state)
-{
-	static const unsigned int eager[] = {4, 8, 16, 16};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(eager) / sizeof(eager[0]); i++) {
-		wait_in_vain();
-		stream(eager[i]);
-		assert_int_equal(fake.ack_count, eager[i]);
-	}
-	/* A stream that pays makes up for them. */
-	for (unsigned int i = 0; i < ACK_WORTH; i++) {
-		stream(1);
-		complete_all();
-	}
-	assert_int_equal(fake.ack_count, eager[3]);
-	wait_in_vain();
-	stream(eager[0]);
-	assert_int_equal(fake.ack_count, eager[0]);
-	arrive(100);
-	assert_true(waits());
-}
-
-/* A round that finds no room leaves it to the pump. */
+/* A round that finds no room leaves it to the next one. */
 static void test_round_finds_no_room(void **state)
 {
 	(void)state;
 	arrive(100);
-	assert_true(repair_rx_ack_round(&rx, 3));
 	fake.rc = -EAGAIN;
-	assert_false(repair_rx_ack_round(&rx, 4));
+	assert_true(repair_rx_ack_round(&rx, false, 3));
 	assert_true(waits());
 	fake.rc = 0;
-	repair_end_pump(&rx.end, 5);
+	repair_end_pump(&rx.end, 4);
+	assert_true(waits()); /* it is on the list */
+	assert_false(repair_rx_ack_round(&rx, false, 5));
 	assert_false(waits());
+}
+
+/* A failed comm asks for no more rounds. */
+static void test_round_of_failed(void **state)
+{
+	(void)state;
+	arrive(100);
+	repair_end_fail(&rx.end, CAUSE_PROTOCOL, PATHS_MAX, "a test");
+	assert_false(repair_rx_ack_round(&rx, false, 3));
+	assert_int_equal(fake.ack_count, 0);
 }
 
 /* What waits when a path is lost is in the book that is read out. */
@@ -293,18 +247,18 @@ static void test_fenced_says_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_entries_take_over, setup),
+		cmocka_unit_test_setup(test_entries_carry, setup),
 		cmocka_unit_test_setup(test_no_rounds, setup),
-		cmocka_unit_test_setup(test_many, setup_streaming),
-		cmocka_unit_test_setup(test_polls, setup_streaming),
-		cmocka_unit_test_setup(test_calm, setup_streaming),
-		cmocka_unit_test_setup(test_large, setup_streaming),
-		cmocka_unit_test_setup(test_large_in_pieces, setup_streaming),
-		cmocka_unit_test_setup(test_rounds, setup_streaming),
-		cmocka_unit_test_setup(test_rounds_end, setup_streaming),
-		cmocka_unit_test_setup(test_in_vain, setup_streaming),
-		cmocka_unit_test_setup(test_round_finds_no_room, setup_streaming),
-		cmocka_unit_test_setup(test_fenced_says_it, setup_streaming),
+		cmocka_unit_test_setup(test_many, setup),
+		cmocka_unit_test_setup(test_calm, setup),
+		cmocka_unit_test_setup(test_large, setup),
+		cmocka_unit_test_setup(test_large_in_pieces, setup),
+		cmocka_unit_test_setup(test_rounds, setup),
+		cmocka_unit_test_setup(test_last_round, setup),
+		cmocka_unit_test_setup(test_rounds_end, setup),
+		cmocka_unit_test_setup(test_round_finds_no_room, setup),
+		cmocka_unit_test_setup(test_round_of_failed, setup),
+		cmocka_unit_test_setup(test_fenced_says_it, setup),
 	};
 
 	log_sink_set(fake_sink);
