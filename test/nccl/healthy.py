@@ -243,28 +243,41 @@ RAILS_RATE = 250
 
 
 def rails(context):
-    """4 rate-limited rails beside one, and after 1 of 4 is lost"""
+    """4 rate-limited rails beside one, and after 1 of 4 is lost; how much of their rate is used"""
     plan = ["comm a", "bench a bytes=128M iters=4 warm=1"]
     lost = ["comm a", "fault a bytes=128M rule=port_down,host=0,rail=1,bytes=1000003 after=4"]
-    jobs = {name: job.run(context, net, lines, rails=count, rate=RAILS_RATE, limit_s=90,
-                          env={"BRAID_REJOIN_MIN_MS": "0"})
-            for name, net, lines, count in (
-                ("4", "braid", plan, 4), ("1", "braid", plan, 1), ("ib", "ib", plan, 4),
-                ("lost", "braid", lost, 4))}
-    if not all(done.ok for done in jobs.values()):
+    env = {"BRAID_REJOIN_MIN_MS": "0"}
+    return rails_result({name: job.run(context, net, lines, rails=count, rate=RAILS_RATE,
+                                       limit_s=90, env=env)
+                         for name, net, lines, count in (
+                             ("4", "braid", plan, 4), ("1", "braid", plan, 1),
+                             ("ib", "ib", plan, 4), ("lost", "braid", lost, 4))})
+
+
+def rails_share(ns, count):
+    """Of what that many rails carry one way in the time: each rank sends its 128 MiB once."""
+    return (1 << 27) / ns * 1000 / (count * RAILS_RATE)
+
+
+def rails_result(jobs):
+    if not all(done.ok and done.steps for done in jobs.values()):
         return {"ok": False, "summary": "a job failed",
                 "log": "\n".join(done.tail() for done in jobs.values() if not done.ok)}
-    times = {name: done.steps[-1].get("ns_each", 0) for name, done in jobs.items()}
-    step = jobs["lost"].steps[-1]
-    ratio = step["after_us"] / step["healthy_us"]
+    last = {name: done.steps[-1] for name, done in jobs.items()}
+    times = {name: last[name]["ns_each"] for name in ("1", "4", "ib")}
+    times |= {name: last["lost"][f"{name}_us"] * 1000 for name in ("healthy", "after")}
     wrong = sum(done.wrong for done in jobs.values())
     gain, beside = times["1"] / times["4"], times["ib"] / times["4"]
-    rate = (1 << 27) / times["4"] * 1000 / (4 * RAILS_RATE)
+    ratio = times["after"] / times["healthy"]
+    shares = {words: f"{rails_share(times[name], count):.2f}" for words, name, count in (
+        ("1 rail", "1", 1), ("4 rails", "4", 4), ("4 before the loss", "healthy", 4),
+        ("3 after it", "after", 3))}
     rows = [["4 rails beside 1", f"{gain:.2f} x", "4"],
             ["Braid beside built-in IB, 4 rails", f"{beside:.2f} x", "1"],
-            ["share of the rails' rate used", f"{rate:.2f}", "1"],
+            ["share of the rails' rate used", shares["4 rails"], "1"],
+            ["the same: " + ", ".join(shares), ", ".join(shares.values()), "1 each"],
             ["time with 1 of 4 rails lost beside healthy", f"{ratio:.3f} x", "1.333"]]
     return {"ok": wrong == 0, "summary": f"{wrong} wrong; 4 rails {gain:.2f} x one; 1 of 4 lost "
-                                         f"{ratio:.3f} x the time", "rows": rows,
+                                         f"{ratio:.3f} x the time", "rows": rows, "shares": shares,
             "tables": [{"title": f"all_reduce of 128 MiB, rails of {RAILS_RATE} MB/s each way",
                         "columns": ["", "measured", "ideal"], "rows": rows}]}

@@ -213,6 +213,24 @@ class Builtin(unittest.TestCase):
                     self.assertTrue(builtin.failover(context)["skipped"])
 
 
+class Speed(unittest.TestCase):
+    def test_rails(self):
+        ns = {"1": 600 * MS, "4": 150 * MS, "ib": 300 * MS}
+        jobs = {name: fake_job([bench_step("all_reduce", each)], []) for name, each in ns.items()}
+        lost = dict(fault_step(1), healthy_us=160000, after_us=200000)
+        jobs["lost"] = fake_job([lost], [])
+        got = healthy.rails_result(jobs)
+        self.assertTrue(got["ok"], got["summary"])
+        # 134.2 MB in 0.6 s of a rail's 250 MB/s
+        self.assertEqual(got["shares"], {"1 rail": "0.89", "4 rails": "0.89",
+                                         "4 before the loss": "0.84", "3 after it": "0.89"})
+        self.assertEqual([row[1] for row in got["rows"]],
+                         ["4.00 x", "2.00 x", "0.89", "0.89, 0.89, 0.84, 0.89", "1.250 x"])
+        for red in (fake_job([lost], [], ok=False), fake_job([], []),
+                    fake_job([dict(lost, wrong=1)], [])):
+            self.assertFalse(healthy.rails_result({**jobs, "lost": red})["ok"])
+
+
 class Torch(unittest.TestCase):
     def braid(self, network="Braid", codes=(0, 0), early_ms=0, ups_ms=3, change=None):
         """A job in which step n lasts from 10 n to 10 n + 9 ms."""
