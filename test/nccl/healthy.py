@@ -2,8 +2,10 @@
 """Cases without a fault: every operation, type, size, algorithm and protocol, communicators of every
 kind, more ranks than GPUs, and Braid beside NCCL's own transport."""
 
+import collections
 import os
 import re
+import statistics
 
 import job
 
@@ -167,24 +169,35 @@ def ranks4(context):
     return summary([done], "")
 
 
-SPEED_SIZES = (("8", 500, 20), ("1K", 500, 20), ("16K", 300, 20), ("64K", 200, 10),
-               ("1M", 60, 5), ("16M", 20, 2), ("128M", 5, 1), ("1G", 2, 1))
+SPEED_SMALL = ((8, 1000, 20), (1 << 10, 1000, 20), (16 << 10, 600, 20), (64 << 10, 300, 10),
+               (1 << 20, 80, 5))
+SPEED_BIG = ((16 << 20, 20, 2), (128 << 20, 4, 1), (1 << 30, 1, 1))
+SPEED_WALKS = (SPEED_SMALL + SPEED_BIG, SPEED_SMALL, SPEED_SMALL, SPEED_SMALL + SPEED_BIG,
+               SPEED_SMALL)
 SPEED_RATES = (0, 1000)
 SPEED_COLLS = ("all_reduce", "ring")
+SPEED_ORDER = ("ib", "braid", "braid", "ib")
 
 
 def speed_plan():
+    """The sizes are walked several times, so that the samples of one lie apart."""
     return ["comm a"] + [f"bench a coll={','.join(SPEED_COLLS)} bytes={size} iters={iters} "
-                         f"warm={warm}" for size, iters, warm in SPEED_SIZES]
+                         f"warm={warm}" for walk in SPEED_WALKS for size, iters, warm in walk]
 
 
-def best_times(jobs):
-    best = {}
+def speed_wanted():
+    """How many samples of each operation and size a job gives, in the order of the tables."""
+    return collections.Counter((coll, size) for coll in SPEED_COLLS
+                               for walk in SPEED_WALKS for size, _, _ in walk)
+
+
+def speed_samples(jobs):
+    """ns a call by operation and size, of all jobs together."""
+    found = {}
     for done in jobs:
         for step in done.steps:
-            key = (step["coll"], step["bytes"])
-            best[key] = min(step["ns_each"], best.get(key, step["ns_each"]))
-    return best
+            found.setdefault((step["coll"], step["bytes"]), []).append(step["ns_each"])
+    return found
 
 
 def size_name(size):
@@ -194,48 +207,69 @@ def size_name(size):
     return f"{size} B"
 
 
+def speed_missing(samples, jobs):
+    """What that many jobs do not have every sample of."""
+    return [f"{coll} of {size_name(size)}" for (coll, size), count in speed_wanted().items()
+            if len(samples.get((coll, size), ())) != count * jobs]
+
+
 def speed_rows(braid, ib):
+    """The columns of speed_result()'s tables, from the samples of both."""
     rows = []
-    for coll, size in sorted(set(braid) & set(ib)):
-        mine, theirs = braid[coll, size], ib[coll, size]
+    for coll, size in speed_wanted():
+        ours, others = braid[coll, size], ib[coll, size]
+        mine, theirs = statistics.median(ours), statistics.median(others)
         rows.append([coll, size_name(size), f"{mine / 1000:.1f}", f"{theirs / 1000:.1f}",
-                     f"{size / mine:.2f}", f"{size / theirs:.2f}", f"{theirs / mine:.2f}"])
+                     f"{size / mine:.2f}", f"{size / theirs:.2f}", f"{theirs / mine:.2f}",
+                     f"{min(others) / min(ours):.2f}"])
     return rows
 
 
-def compact_rows(what, rows):
+def compact_tables(rows_of):
     """One row an operation, as README.md has it: IB's time / Braid's by size."""
-    return [[f"{coll}, {what}", *(row[-1] for row in rows if row[0] == coll)]
-            for coll in SPEED_COLLS]
+    sizes = [size_name(size) for coll, size in speed_wanted() if coll == SPEED_COLLS[0]]
+    return [{"title": f"Built-in IB's time / Braid's, 4 rails each (1 is par), {word}",
+             "columns": ["", *sizes],
+             "rows": [[f"{coll}, {what}", *(row[column] for row in rows if row[0] == coll)]
+                      for what, rows in rows_of.items() for coll in SPEED_COLLS]}
+            for word, column in (("medians", -2), ("minima", -1))]
 
 
 def speed(context):
     """Braid beside NCCL's own IB transport, 4 rails each, 8 B to 1 GiB, runs taken in turn"""
-    tables, words, ok, every, short = [], [], True, [], []
+    jobs = {rate: {"braid": [], "ib": []} for rate in SPEED_RATES}
     for rate in SPEED_RATES:
-        jobs = {"braid": [], "ib": []}
-        for net in ("braid", "ib", "ib", "braid"):
-            jobs[net].append(job.run(context, net, speed_plan(), rate=rate, limit_s=90,
-                                     step_limit_s=60, env={"NCCL_DEBUG_SUBSYS": "INIT"}))
-        rows = speed_rows(best_times(jobs["braid"]), best_times(jobs["ib"]))
-        every += jobs["braid"] + jobs["ib"]
-        ok = ok and len(rows) == len(SPEED_COLLS) * len(SPEED_SIZES)
+        for net in SPEED_ORDER:
+            jobs[rate][net].append(job.run(
+                context, net, speed_plan(), rate=rate, limit_s=90, step_limit_s=60,
+                env={"NCCL_DEBUG_SUBSYS": "INIT"}))
+    return speed_result(jobs)
+
+
+def speed_result(jobs):
+    tables, words, problems, rows_of = [], [], [], {}
+    for rate, by_net in jobs.items():
         what = f"rails of {rate} MB/s" if rate else "rails as fast as the machine"
-        worst = min(rows, key=lambda row: float(row[-1]), default=["", "", 0])
-        words.append(f"{what}: Braid's worst is {worst[-1]} of IB's speed ({worst[0]}, {worst[1]})")
+        samples = {net: speed_samples(done) for net, done in by_net.items()}
+        missing = {net: speed_missing(samples[net], len(done)) for net, done in by_net.items()}
+        if any(missing.values()):
+            problems += [f"{what}: samples missing on {net}: {', '.join(names)}"
+                         for net, names in missing.items() if names]
+            continue
+        rows = rows_of[what] = speed_rows(**samples)
+        worst = min(rows, key=lambda row: float(row[-2]))
+        words.append(f"{what}: Braid's worst is {worst[-2]} of IB's speed ({worst[0]}, {worst[1]})")
         tables.append({"title": f"Braid beside NCCL's built-in IB, 2 ranks as 2 hosts, 4 {what}; "
-                                "the better of 2 runs each",
+                                f"medians of {len(by_net['ib'])} runs each",
                        "columns": ["operation", "size", "Braid, us", "IB, us", "Braid, GB/s",
-                                   "IB, GB/s", "IB's time / Braid's"], "rows": rows})
-        short += compact_rows(what, rows)
-    tables.append({"title": "Built-in IB's time / Braid's, 4 rails each (1 is par)",
-                   "columns": ["", *(row[1] for row in rows if row[0] == SPEED_COLLS[0])],
-                   "rows": short})
-    wrong = sum(j.wrong for j in every)
-    result = {"ok": ok and wrong == 0 and all(j.ok for j in every),
-              "summary": f"{wrong} wrong; " + "; ".join(words), "tables": tables}
+                                   "IB, GB/s", "IB's time / Braid's", "of minima"], "rows": rows})
+    every = [done for by_net in jobs.values() for both in by_net.values() for done in both]
+    wrong = sum(done.wrong for done in every)
+    result = {"ok": not problems and wrong == 0 and all(done.ok for done in every),
+              "summary": "; ".join([f"{wrong} wrong", *words, *problems]),
+              "tables": tables + compact_tables(rows_of)}
     if not result["ok"]:
-        result["log"] = "\n".join(j.tail() for j in every if not j.ok)
+        result["log"] = "\n".join(done.tail() for done in every if not done.ok)
     return result
 
 

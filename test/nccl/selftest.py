@@ -8,6 +8,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -214,6 +215,79 @@ class Builtin(unittest.TestCase):
 
 
 class Speed(unittest.TestCase):
+    """Samples as a plan has them: of Braid 100 ns and more, later runs slower; of IB the double."""
+
+    def jobs(self):
+        """{rate: {net: [jobs]}}, as the case runs them; what they were run with is in self.runs."""
+        self.runs = []
+
+        def run(context, net, plan, rate, **more):
+            self.runs.append((rate, net))
+            again = sum(at == (rate, net) for at in self.runs) - 1
+            steps = []
+            for line in plan[1:]:
+                keys = dict(word.split("=") for word in line.split()[2:])
+                size = int(keys["bytes"])
+                walk = sum(step["bytes"] == size for step in steps) // 2
+                for coll in keys["coll"].split(","):
+                    steps.append(dict(bench_step(coll, 100 + 10 * walk + 100 * again), bytes=size))
+                    steps[-1]["ns_each"] *= 2 if net == "ib" else 1
+            return fake_job(steps, [])
+
+        with mock.patch.object(job, "run", run), mock.patch.object(
+                healthy, "speed_result", lambda jobs: jobs):
+            return healthy.speed(None)
+
+    def test_order(self):
+        self.jobs()
+        self.assertEqual(self.runs, [
+            (rate, net) for rate in (0, 1000) for net in ("ib", "braid", "braid", "ib")])
+
+    def test_walks(self):
+        sizes = [line.split("bytes=")[1].split()[0] for line in healthy.speed_plan()[1:]]
+        self.assertTrue(all(a != b for a, b in zip(sizes, sizes[1:])))
+        for (_, size), count in healthy.speed_wanted().items():
+            self.assertEqual(count, 5 if size < 16 << 20 else 2)
+
+    def test_medians_over_jobs(self):
+        jobs = self.jobs()
+        for done in jobs[0]["braid"]:
+            for step in done.steps:
+                step["ns_each"] += 1000 * (step["coll"] == "ring" and step["ns_each"] >= 210)
+        got = healthy.speed_result(jobs)
+        self.assertTrue(got["ok"], got["summary"])
+        small, big, ring = (got["tables"][0]["rows"][at] for at in (0, 7, 8))
+        # 100 110 120 130 140 and 200 210 220 230 240; big ones 100 110 and 200 210
+        self.assertEqual(small[:4] + small[6:], ["all_reduce", "8 B", "0.2", "0.3", "2.00", "2.00"])
+        self.assertEqual(big[:2] + big[6:], ["all_reduce", "1 GiB", "2.00", "2.00"])
+        # 4 of 10 are late: the medians are those of the other 6, (140 + 200) / 2
+        self.assertEqual(ring[:2] + ring[6:], ["ring", "8 B", "2.00", "2.00"])
+        self.assertEqual(healthy.speed_samples(jobs[0]["ib"])["ring", 8],
+                         [200, 220, 240, 260, 280, 400, 420, 440, 460, 480])
+
+    def test_median_and_minimum_differ(self):
+        jobs = self.jobs()
+        jobs[1000]["ib"][1].steps[0]["ns_each"] = 50
+        got = healthy.speed_result(jobs)
+        medians, minima = got["tables"][-2:]
+        self.assertEqual(len(medians["columns"]), 9)
+        self.assertEqual([row[1] for row in medians["rows"]], ["2.00", "2.00", "1.59", "2.00"])
+        self.assertEqual([row[1] for row in minima["rows"]], ["2.00", "2.00", "0.50", "2.00"])
+        self.assertIn("worst is 1.59 of IB's speed (all_reduce, 8 B)", got["summary"])
+
+    def test_each_red(self):
+        for name, spoil in {
+                "a sample": lambda done: done.steps.pop(3),
+                "all samples": lambda done: done.steps.clear(),
+                "wrong": lambda done: setattr(done, "wrong", 1),
+                "job": lambda done: setattr(done, "ok", False)}.items():
+            jobs = self.jobs()
+            spoil(jobs[1000]["ib"][1])
+            got = healthy.speed_result(jobs)
+            self.assertFalse(got["ok"], name)
+            self.assertEqual("missing" in got["summary"], name in ("a sample", "all samples"))
+            self.assertEqual(got["tables"][0]["rows"][0][-1], "2.00", name)
+
     def test_rails(self):
         ns = {"1": 600 * MS, "4": 150 * MS, "ib": 300 * MS}
         jobs = {name: fake_job([bench_step("all_reduce", each)], []) for name, each in ns.items()}
