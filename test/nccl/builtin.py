@@ -40,10 +40,16 @@ def speeds(done):
     return found
 
 
+def spin_env():
+    """One for all rails counts of a case: they are compared."""
+    return {"FABRIC_SPIN_US": launch.spin_us(ranks=2, rails=max(COUNTS))}
+
+
 def rails(context):
     """NCCL's own IB and Braid over 1, 2 and 4 rails: every operation checked, and how fast"""
     plan = ["comm a", f"op a {CORE}", f"bench a {BENCH} iters=4 warm=1"]
-    return rails_result({(count, net): job.run(context, net, plan, rails=count, rate=RATE)
+    return rails_result({(count, net): job.run(context, net, plan, rails=count, rate=RATE,
+                                               env=spin_env())
                          for count in COUNTS for net in ("ib", "braid")})
 
 
@@ -74,7 +80,8 @@ def slow(context):
     """one of four rails gets slow, to 10 %: Braid beside NCCL's own transport"""
     plan = ["comm a", f"bench a {BENCH} iters=6 warm=1",
             f"rule rule=rate,host=0,rail=1,value={SLOW}", f"bench a {BENCH} iters=6 warm=2"]
-    return slow_result({net: job.run(context, net, plan, rate=RATE, limit_s=60)
+    return slow_result({net: job.run(context, net, plan, rate=RATE, limit_s=60,
+                                     env=spin_env())
                         for net in ("ib", "braid")})
 
 

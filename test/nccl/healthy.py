@@ -8,6 +8,7 @@ import re
 import statistics
 
 import job
+import launch
 
 COLLS = "all_reduce,all_gather,reduce_scatter,broadcast,reduce,all_to_all,ring"
 TYPES = "float,half,bfloat16,int32,int64"
@@ -237,16 +238,17 @@ def compact_tables(rows_of):
 
 def speed(context):
     """Braid beside NCCL's own IB transport, 4 rails each, 8 B to 1 GiB, runs taken in turn"""
+    spin_us = launch.spin_us(ranks=2, rails=4)
     jobs = {rate: {"braid": [], "ib": []} for rate in SPEED_RATES}
     for rate in SPEED_RATES:
         for net in SPEED_ORDER:
             jobs[rate][net].append(job.run(
                 context, net, speed_plan(), rate=rate, limit_s=90, step_limit_s=60,
-                env={"NCCL_DEBUG_SUBSYS": "INIT"}))
-    return speed_result(jobs)
+                env={"NCCL_DEBUG_SUBSYS": "INIT", "FABRIC_SPIN_US": spin_us}))
+    return speed_result(jobs, spin_us)
 
 
-def speed_result(jobs):
+def speed_result(jobs, spin_us):
     tables, words, problems, rows_of = [], [], [], {}
     for rate, by_net in jobs.items():
         what = f"rails of {rate} MB/s" if rate else "rails as fast as the machine"
@@ -266,7 +268,8 @@ def speed_result(jobs):
     every = [done for by_net in jobs.values() for both in by_net.values() for done in both]
     wrong = sum(done.wrong for done in every)
     result = {"ok": not problems and wrong == 0 and all(done.ok for done in every),
-              "summary": "; ".join([f"{wrong} wrong", *words, *problems]),
+              "summary": "; ".join([f"{wrong} wrong", f"FABRIC_SPIN_US={spin_us}", *words,
+                                    *problems]),
               "tables": tables + compact_tables(rows_of)}
     if not result["ok"]:
         result["log"] = "\n".join(done.tail() for done in every if not done.ok)
@@ -280,7 +283,7 @@ def rails(context):
     """4 rate-limited rails beside one, and after 1 of 4 is lost; how much of their rate is used"""
     plan = ["comm a", "bench a bytes=128M iters=4 warm=1"]
     lost = ["comm a", "fault a bytes=128M rule=port_down,host=0,rail=1,bytes=1000003 after=4"]
-    env = {"BRAID_REJOIN_MIN_MS": "0"}
+    env = {"BRAID_REJOIN_MIN_MS": "0", "FABRIC_SPIN_US": launch.spin_us(ranks=2, rails=4)}
     return rails_result({name: job.run(context, net, lines, rails=count, rate=RAILS_RATE,
                                        limit_s=90, env=env)
                          for name, net, lines, count in (

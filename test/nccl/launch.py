@@ -86,6 +86,14 @@ def failover_env(build, folder, rails):
             "NCCL_IB_RESILIENCY_PORT_FAILOVER": "1"}
 
 
+def spin_us(ranks, rails):
+    """FABRIC_SPIN_US of a case that measures: how long an engine, one a rank and rail, looks at its
+    doorbell before it sleeps. Only where each has a core, and two threads of each rank (NCCL's
+    proxy and the one that waits for the result) as well; the caller's own comes first."""
+    has_cores = ranks * (rails + 2) <= len(os.sched_getaffinity(0))
+    return os.environ.get("FABRIC_SPIN_US", "50" if has_cores else "0")
+
+
 def net_env(build, net, folder, rails=4, rate=0):
     """Environment of all processes of one run, over os.environ. `net` is "braid", "ib" (NCCL's own
     transport) or "ib-failover" (the same with its port failover). `rate` is MB/s per rail, 0 for

@@ -221,9 +221,9 @@ class Speed(unittest.TestCase):
         """{rate: {net: [jobs]}}, as the case runs them; what they were run with is in self.runs."""
         self.runs = []
 
-        def run(context, net, plan, rate, **more):
-            self.runs.append((rate, net))
-            again = sum(at == (rate, net) for at in self.runs) - 1
+        def run(context, net, plan, rate, env, **limits):
+            self.runs.append((rate, net, env["FABRIC_SPIN_US"]))
+            again = sum(at[:2] == (rate, net) for at in self.runs) - 1
             steps = []
             for line in plan[1:]:
                 keys = dict(word.split("=") for word in line.split()[2:])
@@ -235,13 +235,14 @@ class Speed(unittest.TestCase):
             return fake_job(steps, [])
 
         with mock.patch.object(job, "run", run), mock.patch.object(
-                healthy, "speed_result", lambda jobs: jobs):
+                healthy, "speed_result", lambda jobs, spin_us: jobs):
             return healthy.speed(None)
 
     def test_order(self):
         self.jobs()
-        self.assertEqual(self.runs, [
+        self.assertEqual([at[:2] for at in self.runs], [
             (rate, net) for rate in (0, 1000) for net in ("ib", "braid", "braid", "ib")])
+        self.assertEqual(len({at[2] for at in self.runs}), 1)
 
     def test_walks(self):
         sizes = [line.split("bytes=")[1].split()[0] for line in healthy.speed_plan()[1:]]
@@ -254,8 +255,9 @@ class Speed(unittest.TestCase):
         for done in jobs[0]["braid"]:
             for step in done.steps:
                 step["ns_each"] += 1000 * (step["coll"] == "ring" and step["ns_each"] >= 210)
-        got = healthy.speed_result(jobs)
+        got = healthy.speed_result(jobs, "50")
         self.assertTrue(got["ok"], got["summary"])
+        self.assertIn("FABRIC_SPIN_US=50", got["summary"])
         small, big, ring = (got["tables"][0]["rows"][at] for at in (0, 7, 8))
         # 100 110 120 130 140 and 200 210 220 230 240; big ones 100 110 and 200 210
         self.assertEqual(small[:4] + small[6:], ["all_reduce", "8 B", "0.2", "0.3", "2.00", "2.00"])
@@ -268,7 +270,7 @@ class Speed(unittest.TestCase):
     def test_median_and_minimum_differ(self):
         jobs = self.jobs()
         jobs[1000]["ib"][1].steps[0]["ns_each"] = 50
-        got = healthy.speed_result(jobs)
+        got = healthy.speed_result(jobs, "0")
         medians, minima = got["tables"][-2:]
         self.assertEqual(len(medians["columns"]), 9)
         self.assertEqual([row[1] for row in medians["rows"]], ["2.00", "2.00", "1.59", "2.00"])
@@ -283,10 +285,34 @@ class Speed(unittest.TestCase):
                 "job": lambda done: setattr(done, "ok", False)}.items():
             jobs = self.jobs()
             spoil(jobs[1000]["ib"][1])
-            got = healthy.speed_result(jobs)
+            got = healthy.speed_result(jobs, "0")
             self.assertFalse(got["ok"], name)
             self.assertEqual("missing" in got["summary"], name in ("a sample", "all samples"))
             self.assertEqual(got["tables"][0]["rows"][0][-1], "2.00", name)
+
+    def test_spin(self):
+        def spin(cores, told):
+            env = {} if told is None else {"FABRIC_SPIN_US": told}
+            with mock.patch.object(os, "environ", env), \
+                    mock.patch.object(os, "sched_getaffinity", lambda pid: range(cores)):
+                return launch.spin_us(ranks=2, rails=4), builtin.spin_env()
+        for cores, told, wanted in ((12, None, "50"), (11, None, "0"), (64, "0", "0"),
+                                    (2, "7", "7")):
+            self.assertEqual(spin(cores, told), (wanted, {"FABRIC_SPIN_US": wanted}))
+
+    def test_who_spins(self):
+        seen = []
+
+        def run(context, net, plan, env=None, **more):
+            seen.append("FABRIC_SPIN_US" in (env or {}))
+            return fake_job([], [])
+
+        with mock.patch.object(job, "run", run):
+            for case, jobs, spins in ((healthy.rails, 4, True), (builtin.rails, 6, True),
+                                      (builtin.slow, 2, True), (healthy.large, 1, False)):
+                seen.clear()
+                case(None)
+                self.assertEqual(seen, [spins] * jobs, case.__doc__)
 
     def test_rails(self):
         ns = {"1": 600 * MS, "4": 150 * MS, "ib": 300 * MS}
