@@ -47,7 +47,9 @@ struct fab_ctx {
 	pthread_mutex_t queue_lock; /* the two lists and sched fields of QPs; innermost */
 	struct fab_qp *run_head;
 	struct fab_qp *run_tail;
-	struct fab_qp *wait_head; /* unordered; few */
+	struct fab_qp *wait_head; /* in no order that counts; few */
+	struct fab_qp *wait_tail;
+	uint64_t places; /* given out so far, see struct fab_qp */
 	_Atomic uint32_t stopping;
 
 	_Atomic(struct fab_gpu *) gpu; /* NULL until GPU memory is registered; gpu.h */
@@ -91,6 +93,9 @@ int fab_engine_start(struct fab_ctx *ctx);
 void fab_engine_stop(struct fab_ctx *ctx);
 /** Something changed for this QP: the engine looks at it soon. */
 void fab_engine_kick(struct fab_ctx *ctx, struct fab_qp *qp);
+/** Sends were posted to it. As a kick, but one that waits for its turn at the port goes on waiting:
+ * it has something to send already. */
+void fab_engine_posted(struct fab_ctx *ctx, struct fab_qp *qp);
 /** Keeps the engine off all QPs of the context until fab_engine_release(). */
 void fab_engine_hold(struct fab_ctx *ctx);
 void fab_engine_release(struct fab_ctx *ctx);

@@ -12,21 +12,29 @@
  * One thread per opened device. It takes QPs from the run list in turn, a step of up to 256 KiB or
  * 20 us of small ones each, so that they share the rail; a QP that waits for a time sits on the
  * wait list. With nothing to do it sleeps on the instance's doorbell, which peers ring too.
+ *
+ * At a limited rate most turns find the port booked out, and who comes when it is free gets it. So
+ * a QP has a place in the line, which is the order of the run list. It gets the last one when it
+ * comes and after each turn, unless all it did there was to find the port busy: then it keeps its
+ * place, however often it is woken, for an acknowledgement or by a caller. Who moved is behind all
+ * who waited, and nobody gets ahead by asking often.
  */
 
 #define STEPS_NS 20000ull
 
-static void run_append(struct fab_ctx *ctx, struct fab_qp *qp)
+/* Behind those with lower places: at the end, but for one that kept its place. */
+static void run_insert(struct fab_ctx *ctx, struct fab_qp *qp)
 {
-	qp->sched = FAB_SCHED_QUEUED;
-	qp->next = NULL;
-	qp->prev = ctx->run_tail;
-	if (ctx->run_tail != NULL) {
-		ctx->run_tail->next = qp;
-	} else {
-		ctx->run_head = qp;
+	struct fab_qp *before = ctx->run_tail;
+
+	while (before != NULL && before->place > qp->place) {
+		before = before->prev;
 	}
-	ctx->run_tail = qp;
+	qp->sched = FAB_SCHED_QUEUED;
+	qp->prev = before;
+	qp->next = before != NULL ? before->next : ctx->run_head;
+	*(before != NULL ? &before->next : &ctx->run_head) = qp;
+	*(qp->next != NULL ? &qp->next->prev : &ctx->run_tail) = qp;
 }
 
 static void run_remove(struct fab_ctx *ctx, struct fab_qp *qp)
@@ -37,36 +45,60 @@ static void run_remove(struct fab_ctx *ctx, struct fab_qp *qp)
 
 static void wait_insert(struct fab_ctx *ctx, struct fab_qp *qp, uint64_t wake_ns)
 {
-	qp->sched = FAB_SCHED_WAITING;
+	qp->sched = qp->turn.port_busy ? FAB_SCHED_WAITING_PORT : FAB_SCHED_WAITING;
 	qp->wake_ns = wake_ns;
-	qp->prev = NULL;
-	qp->next = ctx->wait_head;
-	if (ctx->wait_head != NULL) {
-		ctx->wait_head->prev = qp;
-	}
-	ctx->wait_head = qp;
+	qp->next = NULL;
+	qp->prev = ctx->wait_tail; /* they come by place, mostly, and so they go back */
+	*(qp->prev != NULL ? &qp->prev->next : &ctx->wait_head) = qp;
+	ctx->wait_tail = qp;
 }
 
 static void wait_remove(struct fab_ctx *ctx, struct fab_qp *qp)
 {
 	*(qp->prev != NULL ? &qp->prev->next : &ctx->wait_head) = qp->next;
-	if (qp->next != NULL) {
-		qp->next->prev = qp->prev;
+	*(qp->next != NULL ? &qp->next->prev : &ctx->wait_tail) = qp->prev;
+}
+
+static bool is_waiting(const struct fab_qp *qp)
+{
+	return qp->sched == FAB_SCHED_WAITING || qp->sched == FAB_SCHED_WAITING_PORT;
+}
+
+/* Under queue_lock. */
+static void queue(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	if (is_waiting(qp)) {
+		wait_remove(ctx, qp);
+		run_insert(ctx, qp);
+	} else if (qp->sched == FAB_SCHED_IDLE) {
+		qp->place = ++ctx->places;
+		run_insert(ctx, qp);
 	}
 }
 
 void fab_engine_kick(struct fab_ctx *ctx, struct fab_qp *qp)
 {
 	pthread_mutex_lock(&ctx->queue_lock);
-	if (qp->sched == FAB_SCHED_WAITING) {
-		wait_remove(ctx, qp);
-		run_append(ctx, qp);
-	} else if (qp->sched == FAB_SCHED_IDLE) {
-		run_append(ctx, qp);
-	}
+	queue(ctx, qp);
 	qp->kicked = true;
 	pthread_mutex_unlock(&ctx->queue_lock);
 	fab_inst_ring(ctx->inst);
+}
+
+void fab_engine_posted(struct fab_ctx *ctx, struct fab_qp *qp)
+{
+	bool waits;
+
+	pthread_mutex_lock(&ctx->queue_lock);
+	waits = qp->sched == FAB_SCHED_WAITING_PORT;
+	if (!waits) {
+		queue(ctx, qp);
+		qp->posted = true;
+	}
+	pthread_mutex_unlock(&ctx->queue_lock);
+	if (!waits) {
+		fab_inst_ring(ctx->inst);
+	}
 }
 
 void fab_engine_hold(struct fab_ctx *ctx)
@@ -87,11 +119,12 @@ void fab_engine_forget(struct fab_ctx *ctx, struct fab_qp *qp)
 	pthread_mutex_lock(&ctx->queue_lock);
 	if (qp->sched == FAB_SCHED_QUEUED) {
 		run_remove(ctx, qp);
-	} else if (qp->sched == FAB_SCHED_WAITING) {
+	} else if (is_waiting(qp)) {
 		wait_remove(ctx, qp);
 	}
 	qp->sched = FAB_SCHED_IDLE;
 	qp->kicked = false;
+	qp->posted = false;
 	pthread_mutex_unlock(&ctx->queue_lock);
 }
 
@@ -107,7 +140,7 @@ static struct fab_qp *next_qp(struct fab_ctx *ctx, uint64_t now_ns, uint64_t *du
 		following = qp->next;
 		if (qp->wake_ns <= now_ns) {
 			wait_remove(ctx, qp);
-			run_append(ctx, qp);
+			run_insert(ctx, qp);
 		} else if (qp->wake_ns < *due_ns) {
 			*due_ns = qp->wake_ns;
 		}
@@ -117,6 +150,7 @@ static struct fab_qp *next_qp(struct fab_ctx *ctx, uint64_t now_ns, uint64_t *du
 		run_remove(ctx, qp);
 		qp->sched = FAB_SCHED_RUNNING;
 		qp->kicked = false;
+		qp->posted = false;
 	}
 	pthread_mutex_unlock(&ctx->queue_lock);
 	return qp;
@@ -124,9 +158,14 @@ static struct fab_qp *next_qp(struct fab_ctx *ctx, uint64_t now_ns, uint64_t *du
 
 static void put_back(struct fab_ctx *ctx, struct fab_qp *qp, uint64_t wake_ns)
 {
+	const struct fab_turn *turn = &qp->turn;
+
 	pthread_mutex_lock(&ctx->queue_lock);
-	if (qp->kicked || wake_ns == 0) {
-		run_append(ctx, qp);
+	if (turn->moved || !turn->port_busy) {
+		qp->place = ++ctx->places;
+	}
+	if (wake_ns == 0 || qp->kicked || (qp->posted && !turn->port_busy)) {
+		run_insert(ctx, qp);
 	} else if (wake_ns != UINT64_MAX) {
 		wait_insert(ctx, qp, wake_ns);
 	} else {
@@ -151,14 +190,17 @@ static void scan_qps(struct fab_ctx *ctx)
 }
 
 /* Steps of one QP: while they are short, a few at a time, so that small messages do not each pay
- * for a round of the engine. Whoever waits for the engine, and a completion event, end it at once.
+ * for a round of the engine. Whoever waits for the engine, and a completion event, end it at once;
+ * so does what is a turn at a limited rate, since time that a late engine makes up for is for all.
  */
 static uint64_t steps(struct fab_ctx *ctx, struct fab_qp *qp, uint64_t now_ns)
 {
 	uint64_t end_ns = now_ns + STEPS_NS;
-	uint64_t wake_ns = fab_qp_step(qp, now_ns);
+	uint64_t wake_ns;
 
-	while (wake_ns == 0) {
+	qp->turn = (struct fab_turn){.bytes = 0};
+	wake_ns = fab_qp_step(qp, now_ns);
+	while (wake_ns == 0 && !qp->turn.over) {
 		now_ns = fab_now_ns();
 		if (now_ns >= end_ns ||
 		    atomic_load_explicit(&ctx->exec_wanted, memory_order_relaxed) != 0 ||

@@ -95,7 +95,7 @@ uint64_t fab_late_hold(struct fab_move *m, uint64_t late_ns)
 		atomic_fetch_add_explicit(&m->path.own_port->late_held, 1, memory_order_relaxed);
 	}
 	tx->pos_bytes += len;
-	fab_port_spend(m->gate.tx, m->gate.rx, len, m->now_ns);
+	fab_move_book(m, len);
 	if (tx->pos_bytes == m->wr->len_bytes) {
 		tx->psn = (tx->psn + fab_wr_packets(m->qp, m->wr)) & FAB_PSN_MASK;
 		fab_send_held(m->qp, m->now_ns);

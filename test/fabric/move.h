@@ -66,6 +66,8 @@ enum fab_verdict fab_move_check(struct fab_move *m);
 bool fab_move_arrives(const struct fab_move *m);
 /** Points the gate at the two ports. After fab_path_find(). */
 void fab_move_aim(struct fab_move *m);
+/** Books bytes that it moved on the rates of the two ports, and as its QP's turn. */
+void fab_move_book(struct fab_move *m, uint64_t bytes);
 /** Checks, moves, completes: under claim and gate. */
 enum fab_verdict fab_move_run(struct fab_move *m);
 /** One at a time on the responder's device. False: another engine is at it. After fab_path_find().

@@ -32,7 +32,16 @@ enum fab_sched {
 	FAB_SCHED_IDLE,
 	FAB_SCHED_QUEUED,
 	FAB_SCHED_RUNNING,
-	FAB_SCHED_WAITING,
+	FAB_SCHED_WAITING,      /* for a time */
+	FAB_SCHED_WAITING_PORT, /* ... until its port's rate lets it send */
+};
+
+/** What a QP did in its turn of the engine, see engine.c; under exec. */
+struct fab_turn {
+	uint64_t bytes;
+	bool moved;     /* a message or a part of one */
+	bool over;      /* ... as much as a turn at a limited rate may */
+	bool port_busy; /* it has more, and its port is booked out */
 };
 
 /** What the requester keeps of one QP; touched by the engine, or under fab_engine_hold(). */
@@ -94,11 +103,14 @@ struct fab_qp {
 	uint64_t delay_dice; /* under post_lock */
 	uint64_t ack_dice;   /* the engine's */
 	uint64_t start_ns;   /* of the newest send; under post_lock */
+	struct fab_turn turn;
 
 	/* Under the context's queue_lock. */
 	enum fab_sched sched;
-	bool kicked;
+	bool kicked; /* while it ran */
+	bool posted; /* ... */
 	uint64_t wake_ns;
+	uint64_t place; /* lower ones go first; kept while it only waits for the port */
 	struct fab_qp *next;
 	struct fab_qp *prev;
 };

@@ -166,7 +166,7 @@ int fab_qp_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send
 		wr = wr->next;
 	}
 	pthread_mutex_unlock(&qp->post_lock);
-	fab_engine_kick(qp->ctx, qp);
+	fab_engine_posted(qp->ctx, qp);
 	return rc;
 }
 

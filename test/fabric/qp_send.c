@@ -138,6 +138,16 @@ static bool message_end(struct fab_move *m)
 	return true;
 }
 
+void fab_move_book(struct fab_move *m, uint64_t bytes)
+{
+	struct fab_turn *turn = &m->qp->turn;
+
+	fab_port_spend(m->gate.tx, m->gate.rx, bytes, m->now_ns);
+	turn->moved = true;
+	turn->bytes += bytes;
+	turn->over = turn->bytes >= fab_port_step_bytes(m->gate.tx, m->gate.rx, UINT64_MAX);
+}
+
 /* Under claim and gate. */
 enum fab_verdict fab_move_run(struct fab_move *m)
 {
@@ -165,7 +175,7 @@ enum fab_verdict fab_move_run(struct fab_move *m)
 	tx->pos_bytes += m->step_bytes;
 	m->path.slot->eoff = tx->pos_bytes;
 	if (m->late == NULL) {
-		fab_port_spend(m->gate.tx, m->gate.rx, m->step_bytes, m->now_ns);
+		fab_move_book(m, m->step_bytes);
 	}
 	if (m->step_bytes > 0) {
 		fab_gate_bytes(&m->gate, m->step_bytes);
@@ -202,6 +212,7 @@ uint64_t fab_send_move(struct fab_qp *qp, uint64_t now_ns)
 	fab_move_aim(&m);
 	free_ns = fab_port_free_at(m.gate.tx, m.gate.rx);
 	if (free_ns > now_ns) {
+		qp->turn.port_busy = true;
 		return free_ns;
 	}
 	late_ns = fab_port_late_ns(m.path.own_port, m.path.peer_port);

@@ -251,6 +251,7 @@ static uint64_t step_rts(struct fab_qp *qp, uint64_t now_ns)
 
 uint64_t fab_qp_step(struct fab_qp *qp, uint64_t now_ns)
 {
+	qp->turn.port_busy = false;
 	if (fab_ctx_dead(qp->ctx)) {
 		return UINT64_MAX; /* nothing sent, acknowledged or completed any more */
 	}
