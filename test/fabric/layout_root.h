@@ -14,7 +14,7 @@
  */
 
 #define FAB_MAGIC         0x42524146u
-#define FAB_VERSION       5u
+#define FAB_VERSION       6u
 #define FAB_MAX_HOSTS     64u
 #define FAB_MAX_RAILS     16u
 #define FAB_MAX_INSTS     65536u
@@ -66,6 +66,7 @@ struct fab_port {
 	_Atomic uint32_t rate_pinned; /* a rate rule was given: FABRIC_RATE_MBPS no longer counts */
 	_Atomic uint64_t rate_bps;    /* bytes per second and direction, 0 = unlimited */
 	_Atomic uint64_t free_at_ns[FAB_DIR_COUNT];
+	_Atomic uint64_t turns[FAB_DIR_COUNT];    /* taken at a rate, in line */
 	_Atomic uint64_t late_ns[FAB_DIR_COUNT];  /* packets are held back so long */
 	_Atomic uint64_t lost;                    /* packets of its host that `drop` took */
 	_Atomic uint64_t drop_ppb[FAB_DIR_COUNT]; /* of packets, in parts per billion */

@@ -23,6 +23,7 @@ struct fab_move {
 	struct fab_list remote;
 	struct fab_sge remote_sge[FAB_MAX_SGE]; /* the receive's list, or the one remote range */
 	bool ring;                              /* the responder's owner wants waking */
+	bool between;                           /* one packet between the turns of others */
 };
 
 /** How a step may end without having moved anything. */

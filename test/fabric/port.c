@@ -25,6 +25,22 @@ uint64_t fab_port_free_at(const struct fab_port *tx, const struct fab_port *rx)
 	return a > b ? a : b;
 }
 
+uint64_t fab_port_turns(const struct fab_port *tx, const struct fab_port *rx)
+{
+	return atomic_load_explicit(&tx->turns[FAB_TX], memory_order_relaxed) +
+	       atomic_load_explicit(&rx->turns[FAB_RX], memory_order_relaxed);
+}
+
+void fab_port_take_turn(struct fab_port *tx, struct fab_port *rx)
+{
+	if (rate_of(tx) != 0) {
+		atomic_fetch_add_explicit(&tx->turns[FAB_TX], 1, memory_order_relaxed);
+	}
+	if (rate_of(rx) != 0) {
+		atomic_fetch_add_explicit(&rx->turns[FAB_RX], 1, memory_order_relaxed);
+	}
+}
+
 static void spend(struct fab_port *port, enum fab_dir dir, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t rate = rate_of(port);

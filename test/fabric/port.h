@@ -73,6 +73,11 @@ static inline uint64_t fab_port_late_ns(const struct fab_port *from, const struc
 /** When the next bytes may go from tx to rx at the ports' rates; in the past = now. */
 uint64_t fab_port_free_at(const struct fab_port *tx, const struct fab_port *rx);
 
+/** How many turns were taken at the two ports while they had a rate. */
+uint64_t fab_port_turns(const struct fab_port *tx, const struct fab_port *rx);
+/** Counts one. */
+void fab_port_take_turn(struct fab_port *tx, struct fab_port *rx);
+
 /** Books `bytes` on both ports' rates. */
 void fab_port_spend(struct fab_port *tx, struct fab_port *rx, uint64_t bytes, uint64_t now_ns);
 

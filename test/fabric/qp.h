@@ -104,6 +104,7 @@ struct fab_qp {
 	uint64_t ack_dice;   /* the engine's */
 	uint64_t start_ns;   /* of the newest send; under post_lock */
 	struct fab_turn turn;
+	uint64_t turns_seen; /* fab_port_turns() when it last moved something; under exec */
 
 	/* Under the context's queue_lock. */
 	enum fab_sched sched;
