@@ -248,6 +248,34 @@ static uint64_t work(struct fab_ctx *ctx, uint64_t other_ns)
 	return due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* Looks at the doorbell for a while first, FABRIC_SPIN_US: whoever rings meanwhile finds nobody
+ * asleep and makes no system call. A shorter wait ends here too. */
+static void rest(struct fab_ctx *ctx, uint32_t seen, uint64_t sleep_ns)
+{
+	uint64_t spin_ns = ctx->lib->spin_ns < sleep_ns ? ctx->lib->spin_ns : sleep_ns;
+	uint64_t start_ns = spin_ns != 0 ? fab_now_ns() : 0;
+	uint64_t spun_ns = 0;
+
+	while (spun_ns < spin_ns) {
+		if (atomic_load_explicit(&ctx->inst->doorbell, memory_order_relaxed) != seen) {
+			return;
+		}
+		relax();
+		spun_ns = fab_now_ns() - start_ns;
+	}
+	if (sleep_ns == UINT64_MAX || sleep_ns > spun_ns) {
+		fab_inst_wait(ctx->inst, seen,
+			      sleep_ns == UINT64_MAX ? UINT64_MAX : sleep_ns - spun_ns);
+	}
+}
+
 static void *engine_main(void *arg)
 {
 	struct fab_ctx *ctx = arg;
@@ -269,7 +297,7 @@ static void *engine_main(void *arg)
 		scan_qps(ctx);
 		sleep_ns = work(ctx, event_ns);
 		if (sleep_ns != 0) {
-			fab_inst_wait(ctx->inst, seen, sleep_ns);
+			rest(ctx, seen, sleep_ns);
 		}
 	}
 }

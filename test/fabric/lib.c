@@ -111,10 +111,12 @@ static int env_read(void)
 	uint64_t host;
 	uint64_t rails;
 	uint64_t latency_us;
+	uint64_t spin_us;
 
 	if (env_number("FABRIC_HOST", 0, FAB_MAX_HOSTS - 1, &host) != 0 ||
 	    env_number("FABRIC_RAILS", 2, FAB_MAX_RAILS, &rails) != 0 ||
 	    env_number("FABRIC_LATENCY_US", 0, 10000000, &latency_us) != 0 ||
+	    env_number("FABRIC_SPIN_US", 0, 1000000, &spin_us) != 0 ||
 	    env_choice("FABRIC_LINK", "ib", "roce", &lib.roce) != 0 ||
 	    env_choice("FABRIC_BROKEN", "", "fence", &lib.broken_fence) != 0 ||
 	    env_choice("FABRIC_WIRING", "full", "rail", &lib.rail_wired) != 0) {
@@ -123,6 +125,7 @@ static int env_read(void)
 	lib.host = (uint32_t)host;
 	lib.rail_count = (uint32_t)rails;
 	lib.latency_ns = latency_us * 1000;
+	lib.spin_ns = spin_us * 1000;
 	return env_topo() != 0 ? -EINVAL : env_rates();
 }
 

@@ -33,6 +33,7 @@ struct fab_lib {
 	bool broken_fence;    /* FABRIC_BROKEN=fence */
 	bool rail_wired;      /* rails reach only the rail of the same number */
 	uint64_t latency_ns;
+	uint64_t spin_ns; /* how long an engine looks at its doorbell before it sleeps */
 	uint64_t seed;
 	uint64_t rate_mbps[FAB_MAX_RAILS];
 	struct fab_dev *devs[FAB_MAX_RAILS]; /* as they are plugged in; device.c's lock */
