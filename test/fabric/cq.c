@@ -64,6 +64,7 @@ static int ring_make(struct fab_ctx *ctx, struct fab_cq *cq, uint32_t size)
 	atomic_store_explicit(&cq->slot->fired, 0, memory_order_relaxed);
 	atomic_store_explicit(&cq->slot->overrun, 0, memory_order_relaxed);
 	cq->ring = fab_inst_at(ctx->inst, offset);
+	cq->size = size;
 	return 0;
 }
 

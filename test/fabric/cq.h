@@ -9,7 +9,9 @@ struct fab_cq {
 	struct fab_ctx *ctx;
 	struct fab_cq_slot *slot;
 	struct fab_cqe *ring;
+	uint32_t size; /* of the ring; as in the slot, whose line is the producers' */
 	uint32_t idx;
+	_Atomic uint64_t next;     /* position of the entry to come; written under poll_lock */
 	pthread_mutex_t poll_lock; /* the consumer's side: head, stuck_since_ns */
 	uint64_t stuck_since_ns;   /* the entry at the head is taken but not published since */
 	_Atomic uint32_t qp_count; /* QPs that complete here, once for each direction */

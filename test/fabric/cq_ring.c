@@ -13,13 +13,23 @@ static uint64_t ctl_bare(uint64_t ctl)
 	return ctl & ~(0xffffull << 48);
 }
 
+static uint64_t lap_of(uint64_t pos, uint32_t size)
+{
+	return pos >> __builtin_ctz(size);
+}
+
+static struct fab_cqe *cqe_at(struct fab_cqe *ring, uint32_t size, uint64_t pos)
+{
+	return &ring[pos & (size - 1)];
+}
+
 /* Takes the slot at the tail. Returns its position, or UINT64_MAX when the ring is full. */
 static uint64_t slot_take(struct fab_cq_slot *cq, struct fab_cqe *ring, uint32_t producer)
 {
 	for (;;) {
 		uint64_t pos = atomic_load_explicit(&cq->tail, memory_order_acquire);
-		uint64_t lap = pos / cq->size;
-		struct fab_cqe *cqe = &ring[pos % cq->size];
+		uint64_t lap = lap_of(pos, cq->size);
+		struct fab_cqe *cqe = cqe_at(ring, cq->size, pos);
 		uint64_t free_ctl = ctl_make(0, lap, FAB_CQE_FREE);
 		uint64_t seen = free_ctl;
 		uint64_t expect = pos;
@@ -77,7 +87,7 @@ bool fab_cq_push(struct fab_inst *inst, uint32_t cq_idx, uint32_t producer,
 		overrun(inst, cq_idx);
 		return false;
 	}
-	cqe = &ring[pos % cq->size];
+	cqe = cqe_at(ring, cq->size, pos);
 	cqe->wr_id = completion->wr_id;
 	cqe->wqe_idx = completion->wqe_idx;
 	cqe->status = completion->status;
@@ -91,7 +101,7 @@ bool fab_cq_push(struct fab_inst *inst, uint32_t cq_idx, uint32_t producer,
 	cqe->qp_gen = completion->qp_gen;
 	cqe->vendor_err = completion->status == IBV_WC_SUCCESS ? 0 : 0xfab;
 	/* Sequentially consistent, against the consumer: it arms, then polls once more. */
-	atomic_store_explicit(&cqe->ctl, ctl_make(0, pos / cq->size, FAB_CQE_VALID),
+	atomic_store_explicit(&cqe->ctl, ctl_make(0, lap_of(pos, cq->size), FAB_CQE_VALID),
 			      memory_order_seq_cst);
 	if (!arm_fires(cq, completion->solicited || completion->status != IBV_WC_SUCCESS)) {
 		return false;
@@ -120,9 +130,9 @@ static bool head_is_orphan(struct fab_cq *cq, uint64_t ctl)
 static int head_take(struct fab_cq *cq, struct fab_cqe *out)
 {
 	struct fab_cq_slot *slot = cq->slot;
-	uint64_t pos = atomic_load_explicit(&slot->head, memory_order_relaxed);
-	uint64_t lap = pos / slot->size;
-	struct fab_cqe *cqe = &cq->ring[pos % slot->size];
+	uint64_t pos = atomic_load_explicit(&cq->next, memory_order_relaxed);
+	uint64_t lap = lap_of(pos, cq->size);
+	struct fab_cqe *cqe = cqe_at(cq->ring, cq->size, pos);
 	uint64_t ctl = atomic_load_explicit(&cqe->ctl, memory_order_seq_cst);
 	int found = 1;
 
@@ -156,6 +166,7 @@ static int head_take(struct fab_cq *cq, struct fab_cqe *out)
 	}
 	atomic_store_explicit(&cqe->ctl, ctl_make(0, lap + 1, FAB_CQE_FREE), memory_order_release);
 	atomic_store_explicit(&slot->head, pos + 1, memory_order_release);
+	atomic_store_explicit(&cq->next, pos + 1, memory_order_relaxed);
 	return found;
 }
 
@@ -203,9 +214,28 @@ static void wc_fill(struct ibv_wc *wc, const struct fab_cqe *cqe)
 	wc->dlid_path_bits = good ? 0 : (uint8_t)junk;
 }
 
-int fab_cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
+/*
+ * Is there nothing to take? Without the lock, since programs ask far more often than something is
+ * there. An entry that was taken never reads FREE in the same lap again: if the one at `next` does,
+ * it has not come yet, and what is behind it is not to be had before it. If it is taken and not
+ * published, or `next` is old because another thread polls, it reads otherwise; the lock decides.
+ *
+ * Who armed before, and finds nothing, gets an event: this load, arming, publishing and the
+ * producer's look at `armed` are sequentially consistent. The load that reads FREE comes before the
+ * entry is published, so the arming comes before that entry's producer looks. An old `next` makes
+ * no difference, it only means that the entry whose producer finds the queue armed is another one.
+ */
+static bool is_empty(struct fab_cq *cq)
 {
-	struct fab_cq *cq = fab_cq_of(ibv);
+	uint64_t pos = atomic_load_explicit(&cq->next, memory_order_relaxed);
+	uint64_t ctl =
+		atomic_load_explicit(&cqe_at(cq->ring, cq->size, pos)->ctl, memory_order_seq_cst);
+
+	return ctl == ctl_make(0, lap_of(pos, cq->size), FAB_CQE_FREE);
+}
+
+static int poll_locked(struct fab_cq *cq, int count, struct ibv_wc *wc)
+{
 	struct fab_cqe cqe = {0}; /* gcc 13 does not see that head_take() fills it */
 	int done = 0;
 
@@ -222,6 +252,13 @@ int fab_cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 	}
 	pthread_mutex_unlock(&cq->poll_lock);
 	return done;
+}
+
+int fab_cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
+{
+	struct fab_cq *cq = fab_cq_of(ibv);
+
+	return is_empty(cq) ? 0 : poll_locked(cq, count, wc);
 }
 
 int fab_cq_req_notify(struct ibv_cq *ibv, int solicited_only)
