@@ -108,7 +108,7 @@ struct fab_qp {
 
 	/* Under the context's queue_lock. */
 	enum fab_sched sched;
-	bool kicked; /* while it ran */
+	bool kicked; /* since its turn began */
 	bool posted; /* ... */
 	uint64_t wake_ns;
 	uint64_t place; /* lower ones go first; kept while it only waits for the port */

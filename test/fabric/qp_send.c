@@ -6,7 +6,7 @@
 /* One step of a send: the bytes, the completion at the receiver, the rules that count both. */
 
 #define BUSY_NS    20000ull
-#define BETWEEN_NS 200000ull
+#define BETWEEN_NS 200000ull /* a turn, and what went behind it already */
 
 static enum fab_verdict copied_verdict(enum fab_copied copied)
 {

@@ -131,12 +131,11 @@ struct hello {
 	uint32_t pid;
 };
 
-void rig_open(struct rig *rig, uint32_t rail)
+void rig_open_alone(struct rig *rig, uint32_t rail)
 {
 	unsigned int access =
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct hello hello;
 
 	CHECK(list != NULL && list[rail] != NULL);
 	rig->context = ibv_open_device(list[rail]);
@@ -150,8 +149,17 @@ void rig_open(struct rig *rig, uint32_t rail)
 	CHECK(rig->pd != NULL && rig->cq != NULL && rig->buf != MAP_FAILED);
 	rig->mr = ibv_reg_mr(rig->pd, rig->buf, RIG_BUF_BYTES, access);
 	CHECK(rig->mr != NULL);
-	hello.buf = (uint64_t)(uintptr_t)rig->buf;
-	hello.rkey = rig->mr->rkey;
+	rig->peer_buf = (uint64_t)(uintptr_t)rig->buf;
+	rig->peer_rkey = rig->mr->rkey;
+}
+
+void rig_open(struct rig *rig, uint32_t rail)
+{
+	struct hello hello;
+
+	rig_open_alone(rig, rail);
+	hello.buf = rig->peer_buf;
+	hello.rkey = rig->peer_rkey;
 	hello.pid = (uint32_t)getpid();
 	rig_send(rig, &hello, sizeof(hello));
 	rig_recv(rig, &hello, sizeof(hello));
@@ -247,6 +255,18 @@ void rig_connect(struct rig *rig, uint32_t n, const struct rig_qp_options *optio
 	CHECK(rig_qp_rtr(rig->qps[n], peers[0], (uint16_t)peers[1], options) == 0);
 	CHECK(rig_qp_rts(rig->qps[n], options) == 0);
 	rig_barrier(rig);
+}
+
+void rig_connect_self(struct rig *rig, uint32_t n)
+{
+	struct ibv_port_attr port;
+
+	rig->qps[n] = rig_qp_create(rig, &rig_defaults);
+	CHECK(rig->qps[n] != NULL);
+	CHECK(ibv_query_port(rig->context, 1, &port) == 0);
+	CHECK(rig_qp_init(rig->qps[n]) == 0);
+	CHECK(rig_qp_rtr(rig->qps[n], rig->qps[n]->qp_num, port.lid, &rig_defaults) == 0);
+	CHECK(rig_qp_rts(rig->qps[n], &rig_defaults) == 0);
 }
 
 void rig_close(struct rig *rig)

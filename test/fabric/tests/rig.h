@@ -73,8 +73,12 @@ int rig_run(const struct rig_case *c);
 
 /** Opens fab<rail>, makes PD, CQ, MR over a zeroed buffer, and swaps addresses with the peer. */
 void rig_open(struct rig *rig, uint32_t rail);
+/** The same with no peer: its address is the own one. */
+void rig_open_alone(struct rig *rig, uint32_t rail);
 /** Makes QP `n` on both ends and connects them. The peer does the same at the same time. */
 void rig_connect(struct rig *rig, uint32_t n, const struct rig_qp_options *options);
+/** Makes QP `n` and connects it to itself. It uses the port both ways, and the own buffer. */
+void rig_connect_self(struct rig *rig, uint32_t n);
 struct ibv_qp *rig_qp_create(struct rig *rig, const struct rig_qp_options *options);
 int rig_qp_init(struct ibv_qp *qp);
 int rig_qp_rtr(struct ibv_qp *qp, uint32_t dest_qpn, uint16_t dlid,

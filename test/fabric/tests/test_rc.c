@@ -407,14 +407,8 @@ static void test_rnr(void **state)
 /* An RDMA read of a QP connected to itself, as NCCL's flush does it. */
 static void loop_one(struct rig *rig)
 {
-	struct ibv_port_attr port;
-
 	rig_open(rig, 0);
-	rig->qps[0] = rig_qp_create(rig, &rig_defaults);
-	CHECK(ibv_query_port(rig->context, 1, &port) == 0);
-	CHECK(rig_qp_init(rig->qps[0]) == 0);
-	CHECK(rig_qp_rtr(rig->qps[0], rig->qps[0]->qp_num, port.lid, &rig_defaults) == 0);
-	CHECK(rig_qp_rts(rig->qps[0], &rig_defaults) == 0);
+	rig_connect_self(rig, 0);
 	rig_fill(rig, 1, 0, 8 * KB);
 	rig->peer_buf = (uint64_t)(uintptr_t)rig->buf - 8 * KB;
 	rig->peer_rkey = rig->mr->rkey;

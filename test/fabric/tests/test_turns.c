@@ -148,7 +148,7 @@ static uint64_t sent_bytes(struct rig *rig)
 	return counters.tx_bytes;
 }
 
-/* A second of long messages on QP n, of which nothing is heard. */
+/* Half a second of long messages on QP n, of which nothing is heard. */
 static void post_bulk(struct rig *rig, uint32_t n)
 {
 	struct ibv_sge sge = {
@@ -160,7 +160,7 @@ static void post_bulk(struct rig *rig, uint32_t n)
 		.wr.rdma = {.remote_addr = rig->peer_buf, .rkey = rig->peer_rkey},
 	};
 
-	for (uint32_t i = 0; i < RATE_MBPS; i++) {
+	for (uint32_t i = 0; i < RATE_MBPS / 2; i++) {
 		CHECK(rig_post_wr(rig, n, &wr) == 0);
 	}
 }
@@ -173,8 +173,8 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* How long a small message takes beside five QPs that are never done, by what the rail moves in
- * that time: what is under way when it comes, not a turn of each. */
+/* How long small messages take beside QPs that are never done, by what the rail moves in that time:
+ * what is under way when one comes, not a turn of each. */
 static void probe_send(struct rig *rig)
 {
 	uint64_t moved[PROBES];
