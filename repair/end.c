@@ -22,6 +22,18 @@ void repair_end_init(struct repair_end *end, const struct repair_role *role,
 	end->ctx = ctx;
 	end->limits = *limits;
 	end->failed = CAUSE_NONE;
+	end->piece_bytes = limits->piece_min_bytes;
+}
+
+void repair_end_weigh(struct repair_end *end, unsigned int p, uint32_t weight)
+{
+	end->paths[p].weight = weight;
+	end->weight_max = 0;
+	for (unsigned int i = 0; i < end->path_count; i++) {
+		if (end->paths[i].weight > end->weight_max) {
+			end->weight_max = end->paths[i].weight;
+		}
+	}
 }
 
 void repair_end_ready(struct repair_end *end, unsigned int p, uint32_t weight, uint64_t now_ns)
@@ -31,7 +43,7 @@ void repair_end_ready(struct repair_end *end, unsigned int p, uint32_t weight, u
 	ASSERT(p < end->path_count);
 	ASSERT(weight > 0);
 	repair_end_at(end, now_ns);
-	path->weight = weight;
+	repair_end_weigh(end, p, weight);
 	path->speed = PACE_FULL;
 	path->epoch = 1;
 	fence_event(end, p, PATH_EV_READY, NULL);
@@ -45,7 +57,7 @@ void repair_end_absent(struct repair_end *end, unsigned int p, uint32_t weight, 
 	ASSERT(p < end->path_count && path->state == PATH_PARKED);
 	ASSERT(weight > 0);
 	repair_end_at(end, now_ns);
-	path->weight = weight;
+	repair_end_weigh(end, p, weight);
 	path->speed = PACE_FULL;
 	path->epoch = 1;
 	path->down_ns = now_ns;

@@ -167,6 +167,7 @@ struct repair_end {
 	struct repair_limits limits;
 	unsigned int path_count;
 	unsigned int active_count; /* paths that share the load while they are UP */
+	uint32_t weight_max;       /* of all paths */
 	struct repair_path paths[PATHS_MAX];
 	enum cause failed;        /* CAUSE_NONE: alive; sticky */
 	const uint8_t *probes_in; /* WIRE_PROBE_BYTES a path, written by the peer */
@@ -174,6 +175,8 @@ struct repair_end {
 	bool peer_closed;
 	bool closing;             /* this end is being closed: errors are expected */
 	unsigned int timed_count; /* messages that are timed: the time has to be exact then */
+	uint64_t rate;            /* of one path as they had it, a slow mean; 0: not known */
+	uint64_t piece_bytes;     /* that suits it, where a message is cut to be shared */
 	struct repair_hold hold;
 	uint64_t now_ns;  /* of the call in progress */
 	uint64_t tick_ns; /* last tick */
@@ -240,7 +243,8 @@ uint32_t repair_end_up_mask(const struct repair_end *end);
  * polls. */
 bool repair_end_is_repairing(const struct repair_end *end);
 
-/* For tx.c and rx.c. */
+/* For tx.c and rx.c, and rejoin.c. */
+void repair_end_weigh(struct repair_end *end, unsigned int p, uint32_t weight);
 void repair_end_init(struct repair_end *end, const struct repair_role *role,
 		     const struct repair_ops *ops, void *ctx, const struct repair_limits *limits);
 

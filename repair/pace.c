@@ -13,6 +13,7 @@ enum {
 	RETRY_MS = 250,   /* a piece every so often costs a slow rail's users little */
 	SAY_AGAIN_S = 10, /* lines about a rail that is slow now and then */
 	RATE_SHIFT = 14,  /* rates in bytes per 16 us: 1 MB/s is 16 */
+	PIECE_RATES = 6,  /* a piece takes six times that at most */
 };
 
 void pace_begin(struct repair_end *end, struct pace *pace)
@@ -96,6 +97,28 @@ static uint64_t rate_of(const struct pace_part *part)
 	uint64_t bytes = (uint64_t)part->lines * PIECE_ALIGN_BYTES;
 
 	return (bytes << RATE_SHIFT) / (part->ns ? part->ns : 1) + 1;
+}
+
+/* Doubled as often as it fits, so that the last piece of a message is as long as the others. */
+static void size_pieces(struct repair_end *end, const struct pace *pace)
+{
+	uint64_t least = end->limits.piece_min_bytes, sum = 0, mean, len = least;
+	unsigned int count = 0;
+
+	for (uint32_t rest = pace->mask; rest; rest &= rest - 1) {
+		sum += rate_of(&pace->parts[__builtin_ctz(rest)]);
+		count++;
+	}
+	if (count == 0) {
+		return; /* nothing was posted */
+	}
+	mean = sum / count;
+	end->rate = end->rate ? (end->rate * (MEAN_OF - 1) + mean) / MEAN_OF : mean;
+	while (len < PACE_GROWTH * least && 2 * len <= PIECE_RATES * end->rate &&
+	       8 * len <= end->limits.window_bytes) {
+		len *= 2;
+	}
+	end->piece_bytes = len;
 }
 
 /* Rates say how the paths of this message compare, ratings where those paths stand among all: so
@@ -230,6 +253,7 @@ static void conclude(struct repair_end *end, const struct pace *pace)
 	uint64_t marks[PATHS_MAX];
 	const struct repair_path *best;
 
+	size_pieces(end, pace);
 	if ((pace->mask & (pace->mask - 1)) == 0) {
 		return; /* one path: nothing to compare */
 	}

@@ -27,10 +27,16 @@ struct repair_end;
  *    together; and when that was quick, the next ones at once.
  *
  * Slowness is no fault: no state of the path, no stall clock and no fence depends on it.
+ *
+ * The same times say how long pieces may be (repair_end.piece_bytes). Each costs two work requests,
+ * a completion at both ends and a record, so on fast rails they grow to what takes 100 us, and at
+ * most to PACE_GROWTH times the smallest or a quarter of the window; on slow ones small ones share
+ * better.
  */
 enum {
 	PACE_FULL = 64,      /* speed of a path that is not slow */
 	PACE_UNIT = 1 << 16, /* rating of the fastest */
+	PACE_GROWTH = 4,     /* longest pieces / smallest */
 };
 
 /** What one path has of a message that is timed. Small: there is one for each message and path. */

@@ -37,38 +37,44 @@ uint32_t plan_piece_len_bytes(struct plan_cut cut, uint64_t size_bytes, uint32_t
 	return (uint32_t)(piece + 1 == cut.pieces ? size_bytes - offset : cut.piece_len_bytes);
 }
 
-static bool usable(const struct repair_path *path, uint64_t len_bytes, uint64_t window_bytes)
+static bool usable(const struct repair_path *path, const struct plan_ask *ask)
 {
 	if (!wrq_has_room(&path->sq)) {
 		return false;
 	}
-	return path->inflight_bytes == 0 || path->inflight_bytes + len_bytes <= window_bytes;
+	return path->inflight_bytes == 0 ||
+	       path->inflight_bytes + ask->len_bytes <= ask->window_bytes;
 }
 
-int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned int active_count,
-	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes)
+static uint64_t load_with(const struct repair_path *path, const struct plan_ask *ask)
+{
+	uint64_t load_bytes = share_load_bytes(path);
+
+	return (load_bytes > ask->idle_bytes ? load_bytes : ask->idle_bytes) + ask->len_bytes;
+}
+
+int plan_pick(const struct repair_path *paths, unsigned int path_count, const struct plan_ask *ask)
 {
 	unsigned int seen = 0, last = 0;
 	uint64_t best_bytes = 0, best_weight = 0;
 	int best = -1;
 
-	if (path_count == 1) { /* quickly: there may be many small messages */
-		return paths[0].state == PATH_UP && key_mask & 1 && wrq_has_room(&paths[0].sq) ? 0
-											       : -1;
-	}
-	for (unsigned int i = 0; i < path_count && seen < active_count; i++) {
+	for (unsigned int i = 0; i < path_count && seen < ask->active_count; i++) {
 		uint64_t bytes, weight;
 
-		if (paths[i].state != PATH_UP || !(key_mask >> i & 1)) {
+		if (paths[i].state != PATH_UP || !(ask->key_mask >> i & 1)) {
 			continue;
 		}
 		seen++;
 		last = i;
-		if (!usable(&paths[i], len_bytes, window_bytes)) {
+		if (!usable(&paths[i], ask)) {
 			continue;
 		}
-		bytes = share_load_bytes(&paths[i]) + len_bytes;
+		bytes = load_with(&paths[i], ask);
 		weight = (uint64_t)paths[i].weight * paths[i].speed;
+		if (bytes == ask->idle_bytes + ask->len_bytes && weight == ask->weight_full) {
+			return (int)i; /* none is better, and most times it is the first */
+		}
 		if (best < 0 || bytes * best_weight < best_bytes * weight) {
 			best = (int)i;
 			best_bytes = bytes;

@@ -22,6 +22,16 @@ struct plan_cut plan_cut(uint64_t size_bytes, uint64_t piece_min_bytes);
 uint64_t plan_piece_offset_bytes(struct plan_cut cut, uint32_t piece);
 uint32_t plan_piece_len_bytes(struct plan_cut cut, uint64_t size_bytes, uint32_t piece);
 
+/** What plan_pick() is asked for. */
+struct plan_ask {
+	uint32_t key_mask;         /* paths on which both buffers are registered */
+	unsigned int active_count; /* paths that share the load, the others stand by */
+	uint64_t len_bytes;
+	uint64_t weight_full;  /* what no path's weight at its speed is above */
+	uint64_t window_bytes; /* outstanding on one path, where there are several */
+	uint64_t idle_bytes;   /* a load up to this is none */
+};
+
 /**
  * Path that should carry len_bytes more: of the first active_count usable ones (UP, bit set in
  * key_mask, room in the queue, and idle or within window_bytes) the one with the least load
@@ -30,8 +40,7 @@ uint32_t plan_piece_len_bytes(struct plan_cut cut, uint64_t size_bytes, uint32_t
  * earlier ones are not UP. Where there is one to choose from the window is none. -1: none can take
  * it now.
  */
-int plan_pick(const struct repair_path *paths, unsigned int path_count, unsigned int active_count,
-	      uint32_t key_mask, uint64_t len_bytes, uint64_t window_bytes);
+int plan_pick(const struct repair_path *paths, unsigned int path_count, const struct plan_ask *ask);
 
 /**
  * Path for a few bytes that someone waits for (clear-to-send entry, acknowledgement): the first one

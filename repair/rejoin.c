@@ -85,13 +85,14 @@ void rejoin_went_down(struct repair_end *end, unsigned int p)
 }
 
 /* A rail that was down when it was looked at first has no speed to speak of until it is up. */
-static void take_speed(struct repair_path *path)
+static void take_speed(struct repair_end *end, unsigned int p)
 {
+	const struct repair_path *path = &end->paths[p];
 	uint32_t own_mbps = path->rejoin.own.rail.speed_mbps;
 	uint32_t peer_mbps = path->rejoin.peer.rail.speed_mbps;
 
 	if (own_mbps && peer_mbps) {
-		path->weight = own_mbps < peer_mbps ? own_mbps : peer_mbps;
+		repair_end_weigh(end, p, own_mbps < peer_mbps ? own_mbps : peer_mbps);
 	}
 }
 
@@ -102,7 +103,7 @@ void rejoin_went_up(struct repair_end *end, unsigned int p)
 	rejoin->was_up = true;
 	rejoin->up_ns = end->now_ns;
 	rejoin->is_offered = false;
-	take_speed(&end->paths[p]);
+	take_speed(end, p);
 }
 
 /* Receiver. */

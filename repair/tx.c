@@ -80,16 +80,34 @@ static void fill_piece(const struct repair_tx *tx, const struct repair_tx_msg *m
 	}
 }
 
+/* Small messages come in streams, which on many rails would only have more queues to be looked for
+ * in. Half of the smallest piece is gone in a moment. */
+static uint64_t idle_bytes(const struct repair_limits *limits, const struct repair_tx_msg *msg)
+{
+	return msg->size_bytes <= limits->small_bytes ? limits->piece_min_bytes / 2 : 0;
+}
+
 static int pick_path(struct repair_tx *tx, const struct repair_tx_msg *msg, uint32_t len_bytes)
 {
+	const struct repair_path *paths = tx->end.paths;
+	struct plan_ask ask;
 	int p = -1;
 
+	if (tx->end.path_count == 1) { /* quickly: there may be many small messages */
+		return paths[0].state == PATH_UP && msg->key_mask & 1 && wrq_has_room(&paths[0].sq)
+			       ? 0
+			       : -1;
+	}
 	if (msg->pace.is_timed) {
 		p = pace_retry(&tx->end, &msg->pace, msg->key_mask);
 	}
-	return p >= 0 ? p
-		      : plan_pick(tx->end.paths, tx->end.path_count, tx->end.active_count,
-				  msg->key_mask, len_bytes, tx->end.limits.window_bytes);
+	ask = (struct plan_ask){.key_mask = msg->key_mask,
+				.active_count = tx->end.active_count,
+				.len_bytes = len_bytes,
+				.weight_full = (uint64_t)tx->end.weight_max * PACE_FULL,
+				.window_bytes = tx->end.limits.window_bytes,
+				.idle_bytes = idle_bytes(&tx->end.limits, msg)};
+	return p >= 0 ? p : plan_pick(paths, tx->end.path_count, &ask);
 }
 
 /* Post one pending piece. False when no path can take it now. */
@@ -414,7 +432,9 @@ static void cut_msg(const struct repair_tx *tx, struct repair_tx_msg *msg)
 		return;
 	}
 	alone = is_alone(tx, msg->key_mask);
-	msg->cut = plan_cut(msg->size_bytes, alone ? limits->alone_bytes : limits->piece_min_bytes);
+	msg->cut =
+		plan_cut(msg->size_bytes, alone ? limits->alone_bytes
+						: repair_tx_piece_bytes(&tx->end, msg->size_bytes));
 	msg->whole = limits->uncut_whole && msg->cut.pieces == 1;
 }
 

@@ -10,7 +10,6 @@
 enum {
 	RAILS = 4,
 	COMMS_MAX = 6,
-	SIZE_BYTES = 512 << 10,
 	PIECE_BYTES = 64 << 10,
 	QUEUE_MAX = 4096,
 	RATE = 1000, /* bytes per us */
@@ -42,6 +41,7 @@ struct model_comm {
 static struct rail rails[RAILS];
 static struct repair_share shares[RAILS];
 static struct model_comm comms[COMMS_MAX];
+static uint64_t size_bytes; /* of each message */
 static unsigned int window, jitter_percent, stall_permille;
 static unsigned int slow_count, sound_count;
 static uint64_t now_ns, dice;
@@ -87,12 +87,12 @@ static void send_more(struct model_comm *comm)
 	while (comm->next_seq - comm->done_seq < window) {
 		struct wire_cts *entry = &comm->cts[wire_slot(comm->next_seq)];
 		struct repair_send send = {
-			.addr = 4096, .size_bytes = SIZE_BYTES, .key_mask = 0xffff};
+			.addr = 4096, .size_bytes = size_bytes, .key_mask = 0xffff};
 		uint64_t seq;
 
 		memset(entry, 0, sizeof(*entry));
 		entry->l0.addr = 4096;
-		entry->l0.size_bytes = SIZE_BYTES;
+		entry->l0.size_bytes = size_bytes;
 		entry->l0.key_mask = 0xff;
 		entry->l0.seq = comm->next_seq;
 		entry->l0.behind = (uint16_t)(comm->next_seq - comm->done_seq);
@@ -159,6 +159,7 @@ static void start(unsigned int count, const uint32_t *weights)
 	memset(rails, 0, sizeof(rails));
 	memset(shares, 0, sizeof(shares));
 	memset(comms, 0, sizeof(comms));
+	size_bytes = 512 << 10;
 	window = count % 2 ? 2 : WINDOW_MAX; /* messages of each */
 	jitter_percent = stall_permille = slow_count = sound_count = 0;
 	now_ns = NS_PER_SEC;
@@ -362,6 +363,55 @@ static void test_pauses(void **state)
 	}
 }
 
+/* Pieces take up to 100 us, but for the bounds. */
+static void test_pieces(void **state)
+{
+	static const struct {
+		uint64_t rate, piece_bytes;
+	} cases[] = {
+		{250, PIECE_BYTES},
+		{RATE, PIECE_BYTES},
+		{RATE * 5 / 2, 2 * PIECE_BYTES},
+		{RATE * 8, PACE_GROWTH * PIECE_BYTES},
+		{RATE * 50, PACE_GROWTH * PIECE_BYTES},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		start(2, alike);
+		assert_true(comms[0].tx.end.piece_bytes == PIECE_BYTES); /* nothing is known */
+		for (unsigned int r = 0; r < RAILS; r++) {
+			rails[r].rate = cases[i].rate;
+		}
+		run_ms(300);
+		assert_true(comms[0].tx.end.piece_bytes == cases[i].piece_bytes);
+		check_even(0.03);
+	}
+}
+
+/* Messages that would go whole are timed now and then, so what becomes of the rails is seen. */
+static void test_sample(void **state)
+{
+	(void)state;
+	start(4, alike);
+	size_bytes = 2 * PIECE_BYTES;
+	for (unsigned int r = 0; r < RAILS; r++) {
+		rails[r].rate = 8 * RATE;
+	}
+	run_ms(300);
+	assert_true(comms[0].tx.end.piece_bytes == PACE_GROWTH * PIECE_BYTES);
+	assert_int_equal(slow_count, 0);
+	rails[1].rate = RATE * 8 / 20;
+	run_ms(2000);
+	assert_int_equal(slow_count, 1);
+	assert_true(run_ms(1000) > 0.6);
+	for (unsigned int r = 0; r < RAILS; r++) {
+		rails[r].rate = RATE / 4;
+	}
+	run_ms(3000);
+	assert_true(comms[0].tx.end.piece_bytes == PIECE_BYTES);
+}
+
 /* A path that was down begins anew, and so does the rail's count of those that find it slow. */
 static void test_forget(void **state)
 {
@@ -396,7 +446,8 @@ int main(void)
 		cmocka_unit_test(test_all_slow),  cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_two_slow),  cmocka_unit_test(test_weights),
 		cmocka_unit_test(test_dead_band), cmocka_unit_test(test_pauses),
-		cmocka_unit_test(test_forget),
+		cmocka_unit_test(test_forget),    cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_sample),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

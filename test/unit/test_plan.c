@@ -117,9 +117,19 @@ static struct repair_path *paths_up(unsigned int count)
 	return paths;
 }
 
+static int pick_of(const struct repair_path *paths, unsigned int count, unsigned int active_count,
+		   uint32_t mask, uint64_t len_bytes)
+{
+	return plan_pick(paths, count,
+			 &(struct plan_ask){.key_mask = mask,
+					    .active_count = active_count,
+					    .len_bytes = len_bytes,
+					    .window_bytes = WINDOW_BYTES});
+}
+
 static int pick(const struct repair_path *paths, unsigned int count, uint32_t mask)
 {
-	return plan_pick(paths, count, count, mask, 100, WINDOW_BYTES);
+	return pick_of(paths, count, count, mask, 100);
 }
 
 static void test_pick_least_loaded(void **state)
@@ -139,6 +149,30 @@ static void test_pick_least_loaded(void **state)
 	assert_int_equal(pick(paths, 0, 0xf), -1);
 }
 
+/* What is gone in a moment does not drive anybody away from the nearest rail. */
+static void test_pick_idle(void **state)
+{
+	struct plan_ask ask = {.key_mask = 7,
+			       .active_count = 3,
+			       .len_bytes = 100,
+			       .window_bytes = WINDOW_BYTES,
+			       .idle_bytes = 50};
+	struct repair_path *paths = paths_up(3);
+
+	(void)state;
+	paths[0].inflight_bytes = 50;
+	assert_int_equal(plan_pick(paths, 3, &ask), 0);
+	paths[0].inflight_bytes = 51;
+	assert_int_equal(plan_pick(paths, 3, &ask), 1);
+	paths[1].inflight_bytes = 52;
+	paths[2].inflight_bytes = 53;
+	assert_int_equal(plan_pick(paths, 3, &ask), 0);
+	/* A faster one is faster though all are idle. */
+	ask.idle_bytes = 100;
+	paths[2].weight = 2;
+	assert_int_equal(plan_pick(paths, 3, &ask), 2);
+}
+
 /* Long runs share bytes by weight, to within one piece. */
 static void test_pick_by_weight(void **state)
 {
@@ -150,7 +184,11 @@ static void test_pick_by_weight(void **state)
 		paths[i].weight = weights[i];
 	}
 	for (unsigned int i = 0; i < 7000; i++) {
-		int p = plan_pick(paths, 3, 3, 0x7, 100, UINT64_MAX / 2);
+		int p = plan_pick(paths, 3,
+				  &(struct plan_ask){.key_mask = 0x7,
+						     .active_count = 3,
+						     .len_bytes = 100,
+						     .window_bytes = UINT64_MAX / 2});
 
 		assert_in_range(p, 0, 2);
 		paths[p].inflight_bytes += 100;
@@ -182,17 +220,17 @@ static void test_pick_standby(void **state)
 	/* Active ones are full: a standby does not help out, it is for failures. */
 	paths[0].inflight_bytes = WINDOW_BYTES;
 	paths[1].inflight_bytes = WINDOW_BYTES;
-	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), -1);
+	assert_int_equal(pick_of(paths, 4, 2, 0xf, 100), -1);
 	/* One active fails: the first standby takes its place, and only that one. */
 	paths[0].state = PATH_DOWN;
-	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), 2);
+	assert_int_equal(pick_of(paths, 4, 2, 0xf, 100), 2);
 	paths[2].inflight_bytes = WINDOW_BYTES;
-	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), -1);
+	assert_int_equal(pick_of(paths, 4, 2, 0xf, 100), -1);
 	paths[1].state = PATH_FENCING;
-	assert_int_equal(plan_pick(paths, 4, 2, 0xf, 100, WINDOW_BYTES), 3);
+	assert_int_equal(pick_of(paths, 4, 2, 0xf, 100), 3);
 	/* Unregistered active paths count as missing. */
 	paths = paths_up(4);
-	assert_int_equal(plan_pick(paths, 4, 2, 0xc, 100, WINDOW_BYTES), 2);
+	assert_int_equal(pick_of(paths, 4, 2, 0xc, 100), 2);
 }
 
 static void test_pick_window_and_room(void **state)
@@ -202,18 +240,18 @@ static void test_pick_window_and_room(void **state)
 	(void)state;
 	/* An idle path takes a piece larger than the window: otherwise it would never go. */
 	paths[1].inflight_bytes = WINDOW_BYTES;
-	assert_int_equal(plan_pick(paths, 2, 2, 3, WINDOW_BYTES * 4, WINDOW_BYTES), 0);
+	assert_int_equal(pick_of(paths, 2, 2, 3, WINDOW_BYTES * 4), 0);
 	paths[0].inflight_bytes = 1;
-	assert_int_equal(plan_pick(paths, 2, 2, 3, WINDOW_BYTES, WINDOW_BYTES), -1);
-	assert_int_equal(plan_pick(paths, 2, 2, 3, WINDOW_BYTES - 1, WINDOW_BYTES), 0);
+	assert_int_equal(pick_of(paths, 2, 2, 3, WINDOW_BYTES), -1);
+	assert_int_equal(pick_of(paths, 2, 2, 3, WINDOW_BYTES - 1), 0);
 	paths[0].inflight_bytes = 0;
 	paths[1].state = PATH_DOWN;
 	while (wrq_has_room(&paths[0].sq)) {
 		wrq_push(&paths[0].sq, (struct wrq_item){.kind = WRQ_PIECE});
 	}
-	assert_int_equal(plan_pick(paths, 1, 1, 1, 0, WINDOW_BYTES), -1);
+	assert_int_equal(pick_of(paths, 1, 1, 1, 0), -1);
 	wrq_pop(&paths[0].sq);
-	assert_int_equal(plan_pick(paths, 1, 1, 1, 0, WINDOW_BYTES), 0);
+	assert_int_equal(pick_of(paths, 1, 1, 1, 0), 0);
 }
 
 /* Work is held back for other paths only: whoever is alone takes it all. */
@@ -225,14 +263,13 @@ static void test_pick_alone(void **state)
 	for (unsigned int i = 0; i < 3; i++) {
 		paths[i].inflight_bytes = WINDOW_BYTES;
 	}
-	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), -1);
-	assert_int_equal(plan_pick(paths, 3, 1, 7, 100, WINDOW_BYTES), 0); /* the others stand by */
-	assert_int_equal(plan_pick(paths, 3, 3, 4, 100, WINDOW_BYTES),
-			 2); /* registered there only */
+	assert_int_equal(pick_of(paths, 3, 3, 7, 100), -1);
+	assert_int_equal(pick_of(paths, 3, 1, 7, 100), 0); /* the others stand by */
+	assert_int_equal(pick_of(paths, 3, 3, 4, 100), 2); /* registered there only */
 	paths[0].state = PATH_DOWN;
-	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), -1);
+	assert_int_equal(pick_of(paths, 3, 3, 7, 100), -1);
 	paths[2].state = PATH_FENCING;
-	assert_int_equal(plan_pick(paths, 3, 3, 7, 100, WINDOW_BYTES), 1);
+	assert_int_equal(pick_of(paths, 3, 3, 7, 100), 1);
 }
 
 /* A post or its return, as repair/end.c books it. */
@@ -319,6 +356,7 @@ int main(void)
 		cmocka_unit_test(test_cut_around_boundaries),
 		cmocka_unit_test(test_cut_fixed_values),
 		cmocka_unit_test(test_pick_least_loaded),
+		cmocka_unit_test(test_pick_idle),
 		cmocka_unit_test(test_pick_by_weight),
 		cmocka_unit_test(test_pick_states),
 		cmocka_unit_test(test_pick_standby),
