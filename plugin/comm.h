@@ -70,6 +70,7 @@ struct comm_path {
 	/* of the peer's rings on this path */
 	uint32_t cts_rkey, ack_rkey, record_rkey, probe_rkey;
 	struct ib_qp qp;                      /* qp.qp NULL: no QP */
+	unsigned int quiet_polls;             /* of its CQ, since it held something; bounded */
 	struct worker_job fence_job, cut_job; /* on the rail's worker */
 	struct worker_job rejoin_job;         /* there too; one at a time */
 	uint32_t rejoin_epoch;                /* of that job */
@@ -143,6 +144,7 @@ struct comm {
 
 	struct request requests[REQUESTS_MAX]; /* lock */
 	unsigned int request_hint;             /* lock */
+	unsigned int poll_turn;                /* lock */
 
 	struct frame setup_frame; /* the frame that setup_job works on */
 	struct worker_job setup_job;
@@ -213,9 +215,8 @@ void comm_repair_limits(const struct comm *comm, struct repair_limits *out);
  */
 void comm_progress(struct comm *comm, uint64_t now_ns);
 /**
- * The same for a READY receiver that asks for message seq: with many rails most queues are empty,
- * so it stops at the path that completes it. What the others hold waits for the test that needs it,
- * or for the tick.
+ * The same for a READY receiver that asks for message seq: it stops at the path that completes it,
+ * and does not look at each path every time (plugin/progress.c).
  */
 void comm_progress_recv(struct comm *comm, uint64_t seq, uint64_t now_ns);
 void comm_poll_path(struct comm *comm, unsigned int path, uint64_t now_ns); /* lock held */

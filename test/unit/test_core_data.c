@@ -14,7 +14,10 @@
 #include <semaphore.h>
 
 enum {
-	BIG = 1 << 22
+	BIG = 1 << 22,
+	QUIET_ROUNDS = 8,
+	QUIET_CALLS = 300,
+	QUIET_MS = 60, /* half of what waiting for a tick takes on average */
 };
 
 static uint8_t *from, *to;
@@ -222,11 +225,42 @@ static void test_flush_on_dying_rail(void **state)
 	close_pair(&keys);
 }
 
+/* A rail that has brought nothing for long is looked at all the same, and not by the tick only. */
+static void test_quiet_rails(void **state)
+{
+	struct keys keys;
+	uint64_t took_ms = 0;
+	int sent, got;
+
+	(void)state;
+	open_pair(&keys, NCCL_PTR_HOST);
+	for (unsigned int i = 0; i < QUIET_ROUNDS; i++) {
+		void *recv = rig_irecv(&pair, to, BIG, keys.recv);
+		int done = 0;
+		uint64_t start_ns;
+		void *send;
+
+		for (unsigned int call = 0; call < QUIET_CALLS; call++) {
+			assert_int_equal(plugin_test(recv, &done, &got), 0);
+			assert_false(done);
+		}
+		start_ns = clock_mono_ns();
+		send = rig_isend(&pair, from, BIG, keys.send);
+		rig_finish(send, recv, &sent, &got);
+		took_ms += rig_ms_since(start_ns);
+		assert_int_equal(got, BIG);
+	}
+	assert_in_range(took_ms, 0, QUIET_ROUNDS * QUIET_MS);
+	close_pair(&keys);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clamp), cmocka_unit_test(test_window),
+		cmocka_unit_test(test_clamp),
+		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_quiet_rails),
 		cmocka_unit_test(test_flush_on_dying_rail), /* last: the HCA stays dead */
 	};
 
