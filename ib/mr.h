@@ -39,6 +39,12 @@ static inline bool ib_mr_is_on(const struct ib_mr *mr, const struct ib_rail *rai
 	return atomic_load_explicit(&mr->rail_mask, memory_order_relaxed) >> rail->idx & 1;
 }
 
+/** On all rails of a mask. */
+static inline bool ib_mr_is_on_all(const struct ib_mr *mr, uint32_t rails)
+{
+	return (~atomic_load_explicit(&mr->rail_mask, memory_order_relaxed) & rails) == 0;
+}
+
 static inline uint32_t ib_mr_lkey(const struct ib_mr *mr, const struct ib_rail *rail)
 {
 	return atomic_load_explicit(&mr->lkeys[rail->idx], memory_order_relaxed);

@@ -125,6 +125,7 @@ struct comm {
 	unsigned int rail_idx[PATHS_MAX];       /* their index in the process's table */
 	uint32_t rail_device_ids[PATHS_MAX];    /* whose keys the peer was told */
 	unsigned int path_count;
+	uint32_t path_rails; /* bit of each path's rail, in the process's table */
 	struct comm_path paths[PATHS_MAX];
 	uint64_t peer_comm; /* lock until READY; 0: not known yet */
 	char peer_dev[RAIL_NAME_MAX];

@@ -16,10 +16,14 @@
  * (repair/pace.h).
  */
 
+/* On which paths it is registered: as a rule on all of them. */
 static uint32_t key_mask(const struct comm *comm, const struct memory *memory)
 {
 	uint32_t mask = 0;
 
+	if (memory && ib_mr_is_on_all(memory->mr, comm->path_rails)) {
+		return (1u << comm->path_count) - 1;
+	}
 	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
 		mask |= (uint32_t)ib_mr_is_on(memory->mr, comm->paths[p].rail) << p;
 	}

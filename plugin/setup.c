@@ -202,6 +202,7 @@ static struct comm_path *create_path(struct comm *comm, unsigned int local,
 				   .peer_rail = *peer,
 				   .traffic_class = comm->traffic_class};
 	comm->path_count++;
+	comm->path_rails |= 1u << rail_idx;
 	if (wants_qp) {
 		rc = comm_create_qp(comm, path->rail, &path->qp);
 	}
