@@ -5,26 +5,40 @@
 #include "plugin/comm.h"
 
 enum {
-	ROUND_TURNS = 64, /* calls: some ten microseconds */
+	/* Calls, some ten microseconds; and so many for each open request, as with many of them
+	 * even a receive that follows at once comes only when NCCL has asked for all others. */
+	ROUND_CALLS = 64,
+	ROUND_CALLS_EACH = 4,
 };
 
 _Alignas(64) _Atomic uint32_t ack_list_open_count;
 _Alignas(64) _Atomic uint32_t ack_list_count;
+_Atomic uint32_t ack_list_calls, ack_list_due;
 
-/* Oldest first. */
+/* In the order in which they came. */
 static struct {
 	struct lock lock;
 	struct comm *first, **end; /* lock; a reference each */
-	uint32_t turn;             /* lock; calls while something is on the list */
 } list = {.end = &list.first};
+
+static void note_due(void)
+{
+	if (list.first) {
+		atomic_store_explicit(&ack_list_due, list.first->ack_due, memory_order_relaxed);
+	}
+}
 
 static void insert(struct comm *comm)
 {
+	uint32_t open = atomic_load_explicit(&ack_list_open_count, memory_order_relaxed);
+
 	lock_take(&list.lock);
-	comm->ack_turn = list.turn;
+	comm->ack_due = atomic_load_explicit(&ack_list_calls, memory_order_relaxed) + ROUND_CALLS +
+			ROUND_CALLS_EACH * open;
 	comm->ack_next = NULL;
 	*list.end = comm;
 	list.end = &comm->ack_next;
+	note_due();
 	atomic_fetch_add_explicit(&ack_list_count, 1, memory_order_relaxed);
 	lock_give(&list.lock);
 }
@@ -41,12 +55,12 @@ bool ack_list_add(struct comm *comm)
 /* All, or those whose round is over, which are the first ones. */
 static struct comm *take(bool all)
 {
+	uint32_t call = atomic_load_explicit(&ack_list_calls, memory_order_relaxed);
 	struct comm *taken, **end = &taken;
 
 	lock_take(&list.lock);
-	list.turn++;
 	taken = list.first;
-	while (*end && (all || list.turn - (*end)->ack_turn >= ROUND_TURNS)) {
+	while (*end && (all || (int32_t)(call - (*end)->ack_due) >= 0)) {
 		end = &(*end)->ack_next;
 		atomic_fetch_sub_explicit(&ack_list_count, 1, memory_order_relaxed);
 	}
@@ -55,6 +69,7 @@ static struct comm *take(bool all)
 		list.end = &list.first;
 	}
 	*end = NULL;
+	note_due();
 	lock_give(&list.lock);
 	return taken;
 }

@@ -15,12 +15,18 @@ struct comm;
  * the call that ended the last one posts what waits; and what a user leaves who has requests open
  * but does not call goes with the next tick of the loop thread. No timer, and nobody is woken.
  *
- * Lock order: a comm's lock, then the list's own.
+ * Threads of the process share the list, but a call only looks at a few words until a round is
+ * over. Lock order: a comm's lock, then the list's own.
  */
 
-/** Requests that are open in the process; comms on the list. For the functions below. */
+/*
+ * For the functions below. Requests that are open in the process; comms on the list; calls while
+ * some are (one that is lost between two threads is no harm); the call that ends the first's round.
+ */
 extern _Atomic uint32_t ack_list_open_count;
 extern _Atomic uint32_t ack_list_count;
+extern _Atomic uint32_t ack_list_calls;
+extern _Atomic uint32_t ack_list_due;
 
 /** A request is open: calls will come. Any thread. */
 static inline void ack_list_expect(void)
@@ -49,9 +55,17 @@ void ack_list_run(void);
 /** At the end of each call of the data path, no lock held. */
 static inline void ack_list_turn(void)
 {
-	/* Relaxed: see ack_list_unexpect(); what another thread puts there is its own to look at.
-	 */
-	if (__builtin_expect(atomic_load_explicit(&ack_list_count, memory_order_relaxed) != 0, 0)) {
+	uint32_t call;
+
+	/* Relaxed: what others put there while this one looks is found by their own calls, or by
+	 * the tick. For what was there before see ack_list_unexpect(). */
+	if (__builtin_expect(atomic_load_explicit(&ack_list_count, memory_order_relaxed) == 0, 1)) {
+		return;
+	}
+	call = atomic_load_explicit(&ack_list_calls, memory_order_relaxed) + 1;
+	atomic_store_explicit(&ack_list_calls, call, memory_order_relaxed);
+	if ((int32_t)(call - atomic_load_explicit(&ack_list_due, memory_order_relaxed)) >= 0 ||
+	    atomic_load_explicit(&ack_list_open_count, memory_order_acquire) == 0) {
 		ack_list_run();
 	}
 }

@@ -201,17 +201,30 @@ struct request *comm_take_request(struct comm *comm, enum request_type type, str
 			comm->request_hint = (comm->request_hint + i + 1) % REQUESTS_MAX;
 			*request = (struct request){
 				.comm = comm, .type = type, .busy = true, .memory = memory};
-			ack_list_expect();
 			return request;
 		}
 	}
 	return NULL;
 }
 
+void comm_expect(struct request *request)
+{
+	request->is_expected = true;
+	ack_list_expect();
+}
+
+void comm_unexpect(struct request *request)
+{
+	if (request->is_expected) {
+		request->is_expected = false;
+		ack_list_unexpect();
+	}
+}
+
 void comm_give_request(struct request *request)
 {
 	request->busy = false;
-	ack_list_unexpect();
+	comm_unexpect(request);
 }
 
 void comm_give_requests(struct comm *comm)

@@ -40,6 +40,7 @@ struct request {
 	struct comm *comm;
 	enum request_type type;
 	bool busy;
+	bool is_expected;      /* counted in the process's list (plugin/ack_list.h) */
 	struct memory *memory; /* registration it uses; NULL for empty messages */
 	uint64_t seq;          /* send, recv */
 	uint32_t reads;        /* flush: bit per path with a read out */
@@ -141,7 +142,7 @@ struct comm {
 
 	/* receiver, plugin/ack_list.c: owner: whoever puts it on the list, or took it off */
 	struct comm *ack_next;
-	uint32_t ack_turn;
+	uint32_t ack_due; /* the call that ends its round */
 
 	struct request requests[REQUESTS_MAX]; /* lock */
 	unsigned int request_hint;             /* lock */
@@ -186,6 +187,9 @@ int comm_send(struct comm *comm, struct frame *frame);
 
 /** A free request slot, marked busy; NULL when all are in use. Lock held. */
 struct request *comm_take_request(struct comm *comm, enum request_type type, struct memory *memory);
+/** NCCL has it and will ask for it, and does no more (plugin/ack_list.h). Lock held. */
+void comm_expect(struct request *request);
+void comm_unexpect(struct request *request);
 /** It is done, or never was. Lock held. */
 void comm_give_request(struct request *request);
 /** All that are left, when NCCL closes the comm. Lock held. */

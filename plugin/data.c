@@ -62,6 +62,7 @@ int plugin_isend(void *send_comm, void *data, size_t size, int tag, void *mh, vo
 		rc = comm_error(comm);
 		goto unlock;
 	}
+	comm_expect(req);
 	*request = req;
 unlock:
 	comm_unlock(comm);
@@ -114,6 +115,7 @@ int plugin_irecv(void *recv_comm, int n, void *const *data, const size_t *sizes,
 		rc = rc == -EAGAIN ? 0 : comm_error(comm);
 		goto unlock;
 	}
+	comm_expect(req);
 	*request = req;
 unlock:
 	comm_unlock(comm);
@@ -217,6 +219,9 @@ int plugin_test(void *request, int *done, int *sizes)
 		if (!rc && comm->end.peer_closed && is_owed(comm, req)) {
 			repair_end_fail(&comm->end, CAUSE_PEER_CLOSED, PATHS_MAX, NULL);
 			rc = comm_error(comm);
+		}
+		if (rc) {
+			comm_unexpect(req); /* it is not asked for again, and may never be closed */
 		}
 	}
 	comm_unlock(comm);

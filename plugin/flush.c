@@ -5,6 +5,7 @@
 #include "include/log.h"
 #include "include/nccl_net.h"
 #include "include/wr_id.h"
+#include "plugin/ack_list.h"
 #include "plugin/core.h"
 #include "plugin/runtime.h"
 
@@ -132,12 +133,15 @@ int plugin_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 	req = rc ? NULL : comm_take_request(comm, REQUEST_FLUSH, memory);
 	if (req) {
 		rc = post_reads(comm, req, data[last], clock_mono_ns());
-		*request = rc ? NULL : req;
-	}
-	if (req && rc) {
-		comm_give_request(req);
+		if (rc) {
+			comm_give_request(req);
+		} else {
+			comm_expect(req);
+			*request = req;
+		}
 	}
 	comm_unlock(comm);
+	ack_list_turn();
 	return rc;
 }
 

@@ -297,8 +297,8 @@ static void tick_comm(struct comm *comm, void *arg)
 }
 
 /*
- * Slow: what found no path or no room leaves also when NCCL does not poll. Fast while a
- * path is being fenced: completions have to be reaped, whoever is awake.
+ * Slow: what found no path or no room, and acknowledgements that wait, leave also when NCCL does
+ * not call. Fast while a path is being fenced: completions have to be reaped, whoever is awake.
  */
 void watch_tick(void *arg)
 {
