@@ -56,6 +56,8 @@ static void close_pair(void)
 	close_recv();
 	plugin_finalize();
 	assert_int_equal(rig_threads(), 0);
+	assert_int_equal(atomic_load(&ack_list_open_count), 0);
+	assert_int_equal(atomic_load(&ack_list_count), 0);
 }
 
 static void finish(void *request, unsigned int bound_ms)

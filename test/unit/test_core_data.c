@@ -6,6 +6,7 @@
  */
 
 #include "core_rig.h"
+#include "plugin/ack_list.h"
 #include "plugin/comm.h"
 #include "plugin/runtime.h"
 #include "plugin/setup.h"
@@ -16,8 +17,8 @@
 enum {
 	BIG = 1 << 22,
 	QUIET_ROUNDS = 8,
-	QUIET_CALLS = 300,
-	QUIET_MS = 60, /* half of what waiting for a tick takes on average */
+	QUIET_CALLS = 3000, /* well beyond what makes rails quiet */
+	QUIET_MS = 60,      /* half of what waiting for a tick takes on average */
 };
 
 static uint8_t *from, *to;
@@ -65,6 +66,8 @@ static void close_pair(const struct keys *keys)
 	rig_close(&pair);
 	plugin_finalize();
 	assert_int_equal(rig_threads(), 0);
+	assert_int_equal(atomic_load(&ack_list_open_count), 0);
+	assert_int_equal(atomic_load(&ack_list_count), 0);
 }
 
 static void test_clamp(void **state)

@@ -6,6 +6,7 @@
  */
 
 #include "core_rig.h"
+#include "plugin/ack_list.h"
 
 #include <errno.h>
 
@@ -14,6 +15,8 @@ static void assert_nothing_left(unsigned int fds)
 {
 	assert_int_equal(rig_threads(), 0);
 	assert_int_equal(rig_fds(), fds);
+	assert_int_equal(atomic_load(&ack_list_open_count), 0);
+	assert_int_equal(atomic_load(&ack_list_count), 0);
 }
 
 static void test_reload(void **state)

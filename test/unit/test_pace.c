@@ -41,7 +41,8 @@ struct model_comm {
 static struct rail rails[RAILS];
 static struct repair_share shares[RAILS];
 static struct model_comm comms[COMMS_MAX];
-static uint64_t size_bytes; /* of each message */
+static uint64_t size_bytes;  /* of each message */
+static uint64_t small_every; /* message is a small one; 0: none */
 static unsigned int window, jitter_percent, stall_permille;
 static unsigned int slow_count, sound_count;
 static uint64_t now_ns, dice;
@@ -90,6 +91,9 @@ static void send_more(struct model_comm *comm)
 			.addr = 4096, .size_bytes = size_bytes, .key_mask = 0xffff};
 		uint64_t seq;
 
+		if (small_every && comm->next_seq % small_every == 0) {
+			send.size_bytes = 8192;
+		}
 		memset(entry, 0, sizeof(*entry));
 		entry->l0.addr = 4096;
 		entry->l0.size_bytes = size_bytes;
@@ -160,6 +164,7 @@ static void start(unsigned int count, const uint32_t *weights)
 	memset(shares, 0, sizeof(shares));
 	memset(comms, 0, sizeof(comms));
 	size_bytes = 512 << 10;
+	small_every = 0;
 	window = count % 2 ? 2 : WINDOW_MAX; /* messages of each */
 	jitter_percent = stall_permille = slow_count = sound_count = 0;
 	now_ns = NS_PER_SEC;
@@ -363,6 +368,13 @@ static void test_pauses(void **state)
 	}
 }
 
+static void set_rates(uint64_t rate)
+{
+	for (unsigned int r = 0; r < RAILS; r++) {
+		rails[r].rate = rate;
+	}
+}
+
 /* Pieces take up to 100 us, but for the bounds. */
 static void test_pieces(void **state)
 {
@@ -380,36 +392,74 @@ static void test_pieces(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		start(2, alike);
 		assert_true(comms[0].tx.end.piece_bytes == PIECE_BYTES); /* nothing is known */
-		for (unsigned int r = 0; r < RAILS; r++) {
-			rails[r].rate = cases[i].rate;
-		}
+		set_rates(cases[i].rate);
 		run_ms(300);
 		assert_true(comms[0].tx.end.piece_bytes == cases[i].piece_bytes);
 		check_even(0.03);
 	}
 }
 
-/* Messages that would go whole are timed now and then, so what becomes of the rails is seen. */
-static void test_sample(void **state)
+/* Few messages under way fill the rails as well: a piece as long as its message would not. */
+static void test_few(void **state)
+{
+	static const struct {
+		uint64_t size_bytes;
+		unsigned int window;
+		double least;
+	} cases[] = {
+		{2 * PIECE_BYTES, 4, 0.55}, {2 * PIECE_BYTES, 8, 0.9}, {4 * PIECE_BYTES, 2, 0.8},
+		{8 * PIECE_BYTES, 1, 0.55}, {8 * PIECE_BYTES, 2, 0.9}, {16 * PIECE_BYTES, 2, 0.9},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		start(1, alike);
+		size_bytes = cases[i].size_bytes;
+		window = cases[i].window;
+		set_rates(8 * RATE);
+		run_ms(300);
+		assert_true(run_ms(300) > cases[i].least);
+		check_even(0.05);
+	}
+}
+
+/* A small window is not used up by one piece. */
+static void test_small_window(void **state)
 {
 	(void)state;
-	start(4, alike);
-	size_bytes = 2 * PIECE_BYTES;
-	for (unsigned int r = 0; r < RAILS; r++) {
-		rails[r].rate = 8 * RATE;
+	for (uint64_t window_bytes = 2 * PIECE_BYTES; window_bytes <= 16 * PIECE_BYTES;
+	     window_bytes *= 2) {
+		start(1, alike);
+		comms[0].tx.end.limits.window_bytes = window_bytes;
+		size_bytes = 16 * PIECE_BYTES;
+		window = 2 * WINDOW_MAX;
+		set_rates(8 * RATE);
+		run_ms(300);
+		assert_true(run_ms(300) > 0.85);
 	}
-	run_ms(300);
-	assert_true(comms[0].tx.end.piece_bytes == PACE_GROWTH * PIECE_BYTES);
-	assert_int_equal(slow_count, 0);
-	rails[1].rate = RATE * 8 / 20;
-	run_ms(2000);
-	assert_int_equal(slow_count, 1);
-	assert_true(run_ms(1000) > 0.6);
-	for (unsigned int r = 0; r < RAILS; r++) {
-		rails[r].rate = RATE / 4;
+}
+
+/* With messages of two pieces, few or many of them, and with small ones in between. */
+static void test_slow_among_fast(void **state)
+{
+	(void)state;
+	for (unsigned int many = 1; many <= WINDOW_MAX; many *= 2) {
+		for (unsigned int slow = 0; slow < 2; slow++) {
+			start(1, alike);
+			size_bytes = 2 * PIECE_BYTES;
+			small_every = many == WINDOW_MAX ? 2 : 0;
+			window = many;
+			set_rates(8 * RATE);
+			run_ms(300);
+			assert_int_equal(slow_count, 0);
+			rails[slow].rate = RATE * 8 / 20;
+			run_ms(3000);
+			assert_true(slow_count > 0);
+			assert_true(comms[0].tx.end.paths[slow].is_slow);
+			/* What so few fill, or nearly all of three rails of four. */
+			assert_true(run_ms(500) > (many < 4 ? 0.25 * many : 0.8));
+		}
 	}
-	run_ms(3000);
-	assert_true(comms[0].tx.end.piece_bytes == PIECE_BYTES);
 }
 
 /* A path that was down begins anew, and so does the rail's count of those that find it slow. */
@@ -442,12 +492,19 @@ static void test_forget(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_even),      cmocka_unit_test(test_jitter),
-		cmocka_unit_test(test_all_slow),  cmocka_unit_test(test_slow),
-		cmocka_unit_test(test_two_slow),  cmocka_unit_test(test_weights),
-		cmocka_unit_test(test_dead_band), cmocka_unit_test(test_pauses),
-		cmocka_unit_test(test_forget),    cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_sample),
+		cmocka_unit_test(test_even),
+		cmocka_unit_test(test_jitter),
+		cmocka_unit_test(test_all_slow),
+		cmocka_unit_test(test_slow),
+		cmocka_unit_test(test_two_slow),
+		cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_dead_band),
+		cmocka_unit_test(test_pauses),
+		cmocka_unit_test(test_forget),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_few),
+		cmocka_unit_test(test_small_window),
+		cmocka_unit_test(test_slow_among_fast),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,6 +173,59 @@ static void test_pick_idle(void **state)
 	assert_int_equal(plan_pick(paths, 3, &ask), 2);
 }
 
+/* As plan_pick() without its short cut. */
+static int pick_slowly(const struct repair_path *paths, unsigned int count,
+		       const struct plan_ask *ask)
+{
+	double best_cost = 0;
+	int best = -1;
+
+	for (unsigned int i = 0; i < count; i++) {
+		uint64_t load = paths[i].inflight_bytes;
+		double cost = (double)((load > ask->idle_bytes ? load : ask->idle_bytes) +
+				       ask->len_bytes) /
+			      ((double)paths[i].weight * paths[i].speed);
+
+		if (paths[i].state == PATH_UP && ask->key_mask >> i & 1 &&
+		    (best < 0 || cost < best_cost)) {
+			best = (int)i;
+			best_cost = cost;
+		}
+	}
+	return best;
+}
+
+/* The first path that is as good as any is as good as the best. */
+static void test_pick_short_cut(void **state)
+{
+	uint64_t dice = 88172645463325252ull;
+
+	(void)state;
+	for (unsigned int round = 0; round < 20000; round++) {
+		struct repair_path *paths = paths_up(4);
+		struct plan_ask ask = {.key_mask = 0xf,
+				       .active_count = 4,
+				       .len_bytes = 64,
+				       .window_bytes = WINDOW_BYTES,
+				       .idle_bytes = 64};
+
+		for (unsigned int i = 0; i < 4; i++) {
+			dice ^= dice << 13;
+			dice ^= dice >> 7;
+			dice ^= dice << 17;
+			paths[i].weight = 1u << (dice & 1);
+			paths[i].speed = dice >> 1 & 3 ? PACE_FULL : PACE_FULL / 4;
+			paths[i].inflight_bytes = 32 * (dice >> 3 & 7);
+			paths[i].state = dice >> 6 & 7 ? PATH_UP : PATH_DOWN;
+			ask.key_mask &= dice >> 9 & 7 ? 0xf : ~(1u << i);
+			ask.weight_full = ask.weight_full > paths[i].weight * (uint64_t)PACE_FULL
+						  ? ask.weight_full
+						  : paths[i].weight * (uint64_t)PACE_FULL;
+		}
+		assert_int_equal(plan_pick(paths, 4, &ask), pick_slowly(paths, 4, &ask));
+	}
+}
+
 /* Long runs share bytes by weight, to within one piece. */
 static void test_pick_by_weight(void **state)
 {
@@ -357,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_cut_fixed_values),
 		cmocka_unit_test(test_pick_least_loaded),
 		cmocka_unit_test(test_pick_idle),
+		cmocka_unit_test(test_pick_short_cut),
 		cmocka_unit_test(test_pick_by_weight),
 		cmocka_unit_test(test_pick_states),
 		cmocka_unit_test(test_pick_standby),
