@@ -286,8 +286,7 @@ static void test_entry_acknowledges_to_send(void **state)
 	uint64_t seq;
 
 	(void)state;
-	clear_to_send(1, 100, 7);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(7);
 	complete_path(0, CAUSE_NONE);
 	fill_entry(2, 100, 7, 2);
 	assert_int_equal(send_bytes(100, &seq), 0);
@@ -313,8 +312,7 @@ static void test_entry_lies(void **state)
 	repair_tx_poll_acks(&tx);
 	assert_int_equal(tx.end.failed, CAUSE_PROTOCOL);
 	setup(NULL);
-	clear_to_send(1, 100, 7);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(7);
 	fill_entry(2, 100, 7, 2);
 	fill_entry(3, 100, 7, 3);
 	assert_int_equal(send_bytes(100, &seq),

@@ -39,11 +39,8 @@ static void test_reconcile(void **state)
 /* FENCED says what no acknowledgement said: those sends are done, nothing is posted again. */
 static void test_book_acknowledges(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
 	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
 	complete_path(0, CAUSE_FLUSH);
@@ -117,11 +114,8 @@ static void test_no_load_of_failed(void **state)
 /* Covered sends become done once their WRs are back, and for that the path is fenced here alone. */
 static void test_close_covers(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	repair_tx_on_close(&tx, 2, 3);
 	assert_false(tx.end.failed);
 	assert_false(is_done(1));
@@ -139,11 +133,8 @@ static void test_close_covers(void **state)
 
 static void test_close_too_early(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	repair_tx_on_close(&tx, 1, 3);
 	assert_int_equal(tx.end.failed, CAUSE_PEER_CLOSED);
 }
@@ -162,11 +153,8 @@ static void test_send_after_close(void **state)
 /* An HCA may acknowledge and die: with everything completed and no word, silence is looked into. */
 static void test_probe_while_waiting(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	complete_path(0, CAUSE_NONE);
 	repair_end_tick(&tx.end, 5ull * MS); /* takes the time of post and completion */
 	repair_end_tick(&tx.end, 150ull * MS);
@@ -186,12 +174,9 @@ static void test_probe_while_waiting(void **state)
 /* What was copied makes no completion: it is seen to early, so the path is asked about in time. */
 static void test_probe_behind_copies(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
 	fake.copy_bytes = 100;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	repair_end_tick(&tx.end, 5ull * MS); /* takes the time of the post */
 	repair_end_tick(&tx.end, 50ull * MS);
 	assert_int_equal(fake.marker_count, 0);
@@ -210,11 +195,8 @@ static void test_probe_behind_copies(void **state)
 /* Other paths work, but not for this buffer: that ends as well. */
 static void test_no_path_with_keys(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	repair_end_fault(&tx.end, 0, CAUSE_PORT_DOWN, 2);
 	repair_fence_errored(&tx.end, 0, FENCE_ERRORED, 3);
 	complete_path(0, CAUSE_FLUSH);
@@ -226,11 +208,8 @@ static void test_no_path_with_keys(void **state)
 
 static void test_no_probe_when_idle(void **state)
 {
-	uint64_t seq;
-
 	(void)state;
-	clear_to_send(1, 100, 1);
-	assert_int_equal(send_bytes(100, &seq), 0);
+	send_first(1);
 	complete_path(0, CAUSE_NONE);
 	acks[0].next_seq = 2;
 	repair_tx_poll_acks(&tx);

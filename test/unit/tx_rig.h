@@ -57,6 +57,15 @@ static inline int send_bytes(uint64_t size, uint64_t *seq)
 	return repair_tx_send(&tx, &send, 1, seq);
 }
 
+/* The first message is under way, on a path of the mask. */
+static inline void send_first(uint32_t key_mask)
+{
+	uint64_t seq;
+
+	clear_to_send(1, 100, key_mask);
+	assert_int_equal(send_bytes(100, &seq), 0);
+}
+
 static inline bool is_done(uint64_t seq)
 {
 	uint64_t size;
