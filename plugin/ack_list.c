@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/ack_list.h"
 
-#include "include/clock.h"
 #include "plugin/comm.h"
 
 enum {

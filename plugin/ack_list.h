@@ -50,6 +50,7 @@ static inline void ack_list_unexpect(void)
  */
 bool ack_list_add(struct comm *comm);
 
+/** For ack_list_turn(): the first round is over, or no request is open any more. */
 void ack_list_run(void);
 
 /** At the end of each call of the data path, no lock held. */

@@ -40,7 +40,7 @@ struct request {
 	struct comm *comm;
 	enum request_type type;
 	bool busy;
-	bool is_expected;      /* counted in the process's list (plugin/ack_list.h) */
+	bool is_expected;      /* one of the open ones that plugin/ack_list.h counts */
 	struct memory *memory; /* registration it uses; NULL for empty messages */
 	uint64_t seq;          /* send, recv */
 	uint32_t reads;        /* flush: bit per path with a read out */

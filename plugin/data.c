@@ -76,13 +76,10 @@ static void fill_recv(const struct comm *comm, struct memory *memory, void *data
 	out->cookie = memory;
 	out->addr = (uint64_t)(uintptr_t)data;
 	out->size_bytes = memory ? size : 0;
-	out->key_mask = 0;
+	out->key_mask = key_mask(comm, memory);
 	memset(out->rkeys, 0, sizeof(out->rkeys));
 	for (unsigned int p = 0; memory && p < comm->path_count; p++) {
-		const struct ib_rail *rail = comm->paths[p].rail;
-
-		out->key_mask |= (uint32_t)ib_mr_is_on(memory->mr, rail) << p;
-		out->rkeys[p] = ib_mr_rkey(memory->mr, rail);
+		out->rkeys[p] = ib_mr_rkey(memory->mr, comm->paths[p].rail);
 	}
 }
 

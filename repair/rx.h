@@ -66,6 +66,7 @@ int repair_rx_recv(struct repair_rx *rx, const struct repair_recv *recv, uint64_
  */
 bool repair_rx_ack_round(struct repair_rx *rx, bool is_last, uint64_t now_ns);
 
+/** May what is complete and not acknowledged wait for an entry? */
 static inline bool repair_rx_ack_may_wait(const struct repair_rx *rx)
 {
 	return rx->book.next_seq - rx->acked_seq < rx->pace.count_max;

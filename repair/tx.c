@@ -416,6 +416,15 @@ static bool is_alone(const struct repair_tx *tx, uint32_t key_mask)
 	       plan_usable_count(tx->end.paths, tx->end.path_count, key_mask) <= 1;
 }
 
+/* Of a message that several paths share: as many as there are paths, but for the bounds. */
+static uint64_t piece_bytes(const struct repair_end *end, uint64_t size_bytes)
+{
+	uint64_t len = size_bytes / end->active_count / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
+
+	len = len < end->piece_bytes ? len : end->piece_bytes;
+	return len > end->limits.piece_min_bytes ? len : end->limits.piece_min_bytes;
+}
+
 /*
  * Cutting is for sharing. Where there is nobody to share with, pieces only bound what a failure
  * sends again and what the stall clock allows for (alone_bytes). A message of one piece needs no
@@ -432,9 +441,8 @@ static void cut_msg(const struct repair_tx *tx, struct repair_tx_msg *msg)
 		return;
 	}
 	alone = is_alone(tx, msg->key_mask);
-	msg->cut =
-		plan_cut(msg->size_bytes, alone ? limits->alone_bytes
-						: repair_tx_piece_bytes(&tx->end, msg->size_bytes));
+	msg->cut = plan_cut(msg->size_bytes,
+			    alone ? limits->alone_bytes : piece_bytes(&tx->end, msg->size_bytes));
 	msg->whole = limits->uncut_whole && msg->cut.pieces == 1;
 }
 

@@ -70,18 +70,6 @@ int repair_tx_send(struct repair_tx *tx, const struct repair_send *send, uint64_
 		   uint64_t *seq);
 
 /**
- * Length of the pieces of a message that several paths share: as many as there are paths, but for
- * the bounds.
- */
-static inline uint64_t repair_tx_piece_bytes(const struct repair_end *end, uint64_t size_bytes)
-{
-	uint64_t len = size_bytes / end->active_count / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
-
-	len = len < end->piece_bytes ? len : end->piece_bytes;
-	return len > end->limits.piece_min_bytes ? len : end->limits.piece_min_bytes;
-}
-
-/**
  * Is a send of this size timed (repair/pace.h), so that it needs the exact time? All others may
  * take the end's.
  */
